@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// communicator.h: a fixed group of ranks that run collective operations together. Start here.
+//
+// An operation checks its arguments and returns a Work; Work::wait() drives the engine itself.
+// All ranks call the same operations in the same order. Any thread may call; threads that call
+// at once must agree on that order among themselves.
+//
+// For every operation:
+//   returned     kInvalidArgument, kUnsupported, kClosed; nothing was sent.
+//   on the Work  kMismatch, kTimeout, kPeerLost, kAborted; the output is undefined and the
+//                communicator has ended: it takes no more operations.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ciuic/buffer.h"
+#include "ciuic/options.h"
+#include "ciuic/status.h"
+#include "ciuic/work.h"
+
+namespace ciuic {
+
+// Bytes that a communicator holds at this moment.
+struct MemoryUsage {
+  size_t staging = 0;   // early and reduced chunks, bounded by buffer_size
+  size_t segments = 0;  // this rank's shared-memory segment
+  size_t links = 0;     // buffers of connections
+};
+
+class CIUIC_EXPORT Communicator {
+ public:
+  // Joins the group and returns when all ranks have; blocks for options.timeout_ms at most.
+  // kInvalidArgument: rank outside [0, size), no place to meet. kMismatch: a world size, version or
+  // option that other ranks do not share, or a rank that is there twice; on every rank concerned.
+  // kTimeout: the message names the ranks that did not come. kPermission: another secret.
+  static Result<std::unique_ptr<Communicator>> create(const CommunicatorOptions& options);
+
+  ~Communicator();  // What is in flight ends with kAborted. Does not wait for peers.
+
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  int rank() const;
+  int size() const;
+
+  // Sets output[i] to input[i] of all ranks, reduced by `op`. All ranks get the same bits.
+  //
+  // Both hold `count` elements of one dtype, alike on every rank, and live until the Work ends.
+  // In place where they are the same memory; overlapping in part is kInvalidArgument.
+  Result<Work> all_reduce(ConstBuffer input, MutableBuffer output, ReduceOp op,
+                          const OperationOptions& options = {});
+
+  // The same result on rank `root` alone. Elsewhere `output` may be empty and is not touched.
+  Result<Work> reduce(ConstBuffer input, MutableBuffer output, ReduceOp op, int root,
+                      const OperationOptions& options = {});
+
+  // Overwrites `buffer` with that of rank `root`.
+  Result<Work> broadcast(MutableBuffer buffer, int root, const OperationOptions& options = {});
+
+  // Sets output[r * count ...] to rank r's `count` elements of input; output holds size * count.
+  // In place where input is this rank's part of output.
+  Result<Work> all_gather(ConstBuffer input, MutableBuffer output,
+                          const OperationOptions& options = {});
+
+  // Ends when all ranks have called it.
+  Result<Work> barrier(const OperationOptions& options = {});
+
+  // Ends what is in flight with kAborted and takes no more; tells the peers. Idempotent.
+  Status close();
+
+  MemoryUsage memory_usage() const;
+
+  // One JSON object: backend, ranks, hosts, transports, interface, store, secret, settings.
+  std::string describe() const;
+
+  struct State;  // src/communicator/state.h
+
+ private:
+  explicit Communicator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ciuic

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// dtype.h: element types and reduction operations, and which of them go together.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "ciuic/export.h"
+
+namespace ciuic {
+
+// The values stand on the wire and in plans' files; they are never renumbered.
+enum class DataType : uint8_t {
+  kFloat32 = 0,
+  kFloat64 = 1,
+  kFloat16 = 2,
+  kBFloat16 = 3,
+  kInt32 = 4,
+  kInt64 = 5,
+  kUInt8 = 6,
+};
+inline constexpr int kDataTypes = 7;
+
+// SUM is not divided by the number of ranks, AVG is. PRODUCT, MIN and MAX are element by element;
+// MIN and MAX follow IEEE 754-2019 minimum and maximum: a NaN wins, -0 is less than +0.
+enum class ReduceOp : uint8_t { kSum = 0, kAvg = 1, kMin = 2, kMax = 3, kProduct = 4 };
+inline constexpr int kReduceOps = 5;
+
+CIUIC_EXPORT size_t size_of(DataType dtype);               // bytes of one element
+CIUIC_EXPORT const char* name_of(DataType dtype);          // "float32", "bfloat16", ...
+CIUIC_EXPORT const char* name_of(ReduceOp op);             // "sum", "avg", ...
+CIUIC_EXPORT std::optional<DataType> dtype_named(std::string_view name);
+CIUIC_EXPORT std::optional<ReduceOp> reduce_op_named(std::string_view name);
+CIUIC_EXPORT bool is_reducible(DataType dtype, ReduceOp op);  // the table operation x dtype
+
+}  // namespace ciuic

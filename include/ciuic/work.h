@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// work.h: an operation under way.
+//
+// A Work may be copied; the copies speak of the same operation. Any thread may call. Dropping the
+// last one neither ends nor waits for the operation, whose buffers must live until it has ended.
+#pragma once
+
+#include <functional>
+
+#include "ciuic/export.h"
+#include "ciuic/options.h"
+#include "ciuic/status.h"
+
+namespace ciuic {
+
+namespace engine {
+class WorkState;
+}
+
+class CIUIC_EXPORT Work {
+ public:
+  Work() = default;  // holds nothing; wait() is ok at once
+  explicit Work(engine::WorkState* state) : state_(state) {}  // takes over one reference
+  Work(const Work& other);
+  Work(Work&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }
+  Work& operator=(Work other) noexcept;
+  ~Work();
+
+  // Blocks until the operation has ended and returns how. Drives the engine itself.
+  // The operation's own time-out ends the wait: kTimeout, kPeerLost, kMismatch, kAborted.
+  Status wait();
+
+  // The same, but gives up waiting after `timeout_ms`: kTimeout, and the operation goes on.
+  Status wait_for(int64_t timeout_ms);
+
+  // Whether it has ended, well or not. Lets the engine take one step; never blocks.
+  bool done();
+
+  // How it ended; ok where it has not.
+  Status status() const;
+
+  // Makes `stream` wait for the result, without blocking the caller. CPU operations wait here.
+  Status wait_on(const Stream& stream);
+
+  // Calls `fn` once, when the operation has ended: at once where it has, else on a thread for
+  // completions, on which `fn` may call operations and wait for them.
+  void on_done(std::function<void(const Status&)> fn);
+
+ private:
+  engine::WorkState* state_ = nullptr;
+};
+
+}  // namespace ciuic

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine.h: runs plans over links. One engine carries all communicators of a process.
+//
+// step(now) does what can be done at this moment and returns; it never blocks, allocates nothing
+// once warm, and looks at no clock. One thread at a time: the driver above it (driver.h) owns the
+// lock, and decides who steps and when to sleep. Tests and the simulator hold one engine a rank.
+//
+// Flow control, alike for every transport:
+//   - Operations of a group are numbered at the call and matched by number; up to kMaxActive of them
+//     run at once, later ones wait their turn.
+//   - The first message of an operation to a peer, if it is one chunk of at most kEagerBytes, may go
+//     before the peer is known to have started the operation, while the peer has ended all but the
+//     last kEagerOperations before it (`acked` in every header says so).
+//   - Everything else goes after the peer was heard from in this operation: by a message of it, or
+//     by the announcement that a rank sends at the start to peers with more to send. From then on
+//     `window` chunks a (operation, link, lane) may be under way, which the receiver renews.
+//   So what arrives early is bounded, goes to staging, and a reader never stops reading.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "ciuic/dtype.h"
+#include "ciuic/status.h"
+#include "memory/staging_pool.h"
+#include "plan/plan.h"
+#include "transport/link.h"
+
+namespace ciuic::engine {
+
+class WorkState;
+class Group;
+
+inline constexpr size_t kEagerBytes = 16 * 1024;
+inline constexpr uint32_t kEagerOperations = 16;
+inline constexpr int kMaxActive = 8;
+
+struct GroupConfig {
+  uint32_t id = 0;
+  uint32_t epoch = 0;
+  int rank = 0;
+  std::vector<std::unique_ptr<transport::Link>> links;  // by rank; null for this one
+  int window = 4;                                       // chunks; alike on all ranks
+};
+
+// One operation, checked, chosen and bound to memory.
+struct Request {
+  const char* operation = "";  // "all_reduce"; static
+  std::shared_ptr<const plan::Plan> plan;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  int64_t count = 0;  // elements, the unit of the plan's partitions
+  DataType dtype = DataType::kUInt8;
+  ReduceOp op = ReduceOp::kSum;
+  size_t chunk_bytes = 64 * 1024;  // alike on all ranks
+  uint32_t fingerprint = 0;
+  int64_t timeout_ms = 0;  // for messages
+  TimeNs deadline = kNever;
+};
+
+class Engine {
+ public:
+  explicit Engine(memory::StagingPool* staging);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // The group lives until remove_group(), which ends what is in flight with kAborted and closes the
+  // links.
+  Group* add_group(GroupConfig config);
+  void remove_group(Group* group);
+
+  // Ends the group: all of its operations end with `status`, and later ones at once.
+  void fail_group(Group* group, const Status& status);
+
+  // Ok, or why the group has ended.
+  const Status& group_status(const Group* group) const;
+
+  // Numbers the operation and starts it, or queues it. Never fails: an error is on the Work. The
+  // caller gets one reference.
+  WorkState* submit(Group* group, Request request, TimeNs now);
+
+  // Returns whether anything moved.
+  bool step(TimeNs now);
+
+  int active() const;          // operations started or queued, in all groups
+  TimeNs next_deadline() const;  // kNever where there is none
+
+  size_t link_bytes(const Group* group) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace ciuic::engine

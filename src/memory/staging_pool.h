@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// staging_pool.h: chunks of memory for what arrives before it can be placed, and for scratch.
+//
+// Freed chunks are kept for reuse by size class (powers of two from 64 bytes), so that a warm
+// engine allocates nothing. One thread at a time; held() and peak() from any.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <vector>
+
+namespace ciuic::memory {
+
+class StagingPool {
+ public:
+  // `limit` bytes is what windows are cut to; take() itself goes over it rather than fail, since
+  // what was promised to a peer must find room.
+  explicit StagingPool(size_t limit) : limit_(limit) {}
+  ~StagingPool();
+  StagingPool(const StagingPool&) = delete;
+  StagingPool& operator=(const StagingPool&) = delete;
+
+  // 64-byte aligned, at least `bytes` long.
+  std::byte* take(size_t bytes);
+  void give_back(std::byte* chunk, size_t bytes);  // the size that was asked for
+
+  // Frees the chunks that nobody uses.
+  void trim();
+
+  size_t limit() const { return limit_; }
+  size_t held() const { return held_.load(std::memory_order_relaxed); }  // used, and kept free
+  size_t peak() const { return peak_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr int kClasses = 32;
+
+  size_t limit_;
+  std::atomic<size_t> held_{0};
+  std::atomic<size_t> peak_{0};
+  std::array<std::vector<std::byte*>, kClasses> free_;
+};
+
+}  // namespace ciuic::memory

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// handshake.h: both ends of a new connection prove that they know the job's secret.
+//
+// A challenge and answer by HMAC-SHA256 in both directions, over everything that was said, before
+// any other byte is believed. Both sides send messages of one fixed size, so that a stranger cannot
+// make us wait for, or allocate, anything. Pure: bytes in, bytes out; no I/O, no clock. The secret
+// is never sent, nothing can be replayed (both sides contribute a nonce), and neither side's answer
+// can be reflected (the role is in what is signed).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ciuic/status.h"
+
+namespace ciuic::security {
+
+// 32 random bytes from the kernel.
+Result<std::string> make_secret();
+
+// HMAC-SHA256 through OpenSSL's libcrypto.so.3, opened at run time. kUnavailable names the package.
+Result<std::string> hmac_sha256(const std::string& key, const std::string& message);
+
+// What the two ends tell each other, under the proof. A side that meets a difference in job, epoch
+// or group, or a `to` that it is not, refuses.
+struct Identity {
+  std::string job;      // at most 64 bytes; names the job, not secret
+  uint32_t epoch = 0;
+  uint32_t group = 0;
+  uint32_t purpose = 0;  // what the connection is for; the code that uses it numbers them
+  int32_t from = -1;     // rank of the connecting side, or -1: not known yet
+  int32_t to = -1;       // rank that it wants
+};
+
+class Handshake {
+ public:
+  // The connecting side says all of `identity`.
+  static Handshake connecting(std::string secret, Identity identity);
+
+  // The accepting side knows job, epoch, group and its own rank (`to`); purpose and from come from
+  // the peer and are found in peer() after success.
+  static Handshake accepting(std::string secret, Identity identity);
+
+  // Bytes to send now, to be cleared by the caller when sent.
+  std::string& to_send() { return to_send_; }
+
+  // How many bytes it waits for; 0: it is over, or has failed.
+  size_t wanted() const;
+
+  // Takes exactly wanted() bytes. kPermission: another secret; kMismatch: another job, epoch,
+  // group, rank or version, both named; kInvalidArgument: not our protocol at all.
+  Status receive(const std::string& bytes);
+
+  bool done() const;
+  const Identity& peer() const { return peer_; }
+
+ private:
+  enum class Stage : uint8_t;
+  std::string secret_;
+  Identity identity_;
+  Identity peer_;
+  std::string to_send_;
+  std::string transcript_;
+  Stage stage_{};
+};
+
+}  // namespace ciuic::security
