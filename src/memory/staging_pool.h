@@ -21,7 +21,7 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // 64-byte aligned, at least `bytes` long.
+  // 64-byte aligned, at least `bytes` long. Null only where the system has no memory left.
   std::byte* take(size_t bytes);
   void give_back(std::byte* chunk, size_t bytes);  // the size that was asked for
 
