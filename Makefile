@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+# The jobs. What each is for, and how long it takes, stands in CONTRIBUTING.md.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+export JOBS ?= $(shell nproc)
+bin := $(CURDIR)/.venv/bin
+
+# Objects are shared between build folders, and between copies of the tree.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+launcher = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+configure = cmake -S . -G Ninja $(launcher) -Wno-dev
+ctest = ctest --output-on-failure -j $(JOBS) --test-dir
+
+# g++ 12's ThreadSanitizer wants less randomness of addresses than new kernels give.
+plain_addresses = $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.PHONY: help
+help:
+	@echo 'make setup    .venv with ciuic in it; installs what is missing (Debian packages: sudo)'
+	@echo 'make demo     trains a small DeepSeek model, over ciuic and over gloo'
+	@echo 'make check    lint, C++ unit tests, quick Python tests'
+	@echo 'make test     all tests, with sanitizers and packaging'
+	@echo 'make nightly  and the long ones'
+	@echo 'make format   formats all code;  make lint: complains only'
+	@echo 'make clean    removes what was built;  make distclean: and .venv'
+
+.PHONY: setup system
+setup:
+	@tools/setup.sh
+	@echo "ciuic is ready: .venv/bin/ciuic"
+
+system:
+	@tools/setup.sh system
+
+.PHONY: demo
+demo: setup
+	@bash examples/demo.sh
+
+# ---- style ----
+
+.PHONY: format lint
+format: setup
+	tools/format.sh
+
+lint: setup
+	tools/format.sh --check
+	$(bin)/mypy
+	$(bin)/python tools/tidy.py
+	$(bin)/python tools/check_docs.py
+
+# ---- C++ ----
+
+.PHONY: build unit asan tsan
+build: system
+	$(configure) -B build/release
+	cmake --build build/release -j $(JOBS)
+	cmake --build build/release -j $(JOBS) --target header_check
+
+unit: build
+	$(ctest) build/release
+
+asan: system
+	$(configure) -B build/asan -DCIUIC_SANITIZE=address,undefined -DCIUIC_BENCH=OFF -DCIUIC_EXAMPLES=OFF
+	cmake --build build/asan -j $(JOBS)
+	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
+	  UBSAN_OPTIONS=print_stacktrace=1 $(ctest) build/asan
+
+tsan_tests := engine transport communicator
+tsan: system
+	$(configure) -B build/tsan -DCIUIC_SANITIZE=thread -DCIUIC_BENCH=OFF -DCIUIC_EXAMPLES=OFF
+	cmake --build build/tsan -j $(JOBS) --target $(tsan_tests:%=%_test)
+	TSAN_OPTIONS=second_deadlock_stack=1 $(plain_addresses) \
+	  $(ctest) build/tsan -R '^($(subst $(eval ) ,|,$(tsan_tests)))$$'
+
+# ---- together ----
+
+.PHONY: check test nightly
+check: lint unit
+	$(bin)/pytest -q -m 'not slow and not nightly'
+
+test: lint unit asan tsan
+	$(bin)/python tools/check_docs.py --run
+	$(bin)/pytest -m 'not nightly'
+
+nightly: test
+	CIUIC_TEST_LONG=1 $(ctest) build/release
+	CIUIC_TEST_LONG=1 $(bin)/pytest -m 'nightly or slow'
+
+.PHONY: clean distclean
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+distclean: clean
+	rm -rf .venv
