@@ -27,7 +27,7 @@ Result<std::string> hmac_sha256(const std::string& key, const std::string& messa
 // What the two ends tell each other, under the proof. A side that meets a difference in job, epoch
 // or group, or a `to` that it is not, refuses.
 struct Identity {
-  std::string job;      // at most 64 bytes; names the job, not secret
+  std::string job;  // at most 64 bytes; names the job, not secret
   uint32_t epoch = 0;
   uint32_t group = 0;
   uint32_t purpose = 0;  // what the connection is for; the code that uses it numbers them
@@ -51,7 +51,8 @@ class Handshake {
   size_t wanted() const;
 
   // Takes exactly wanted() bytes. kPermission: another secret; kMismatch: another job, epoch,
-  // group, rank or version, both named; kInvalidArgument: not our protocol at all.
+  // group, rank or version, both named; kInvalidArgument: not our protocol at all. Send what is in
+  // to_send() after a failure too: the other side then comes to the same verdict.
   Status receive(const std::string& bytes);
 
   bool done() const;
@@ -59,6 +60,10 @@ class Handshake {
 
  private:
   enum class Stage : uint8_t;
+  Status take_hello(const std::string& bytes);
+  Status take_challenge(const std::string& bytes);
+  Status take_answer(const std::string& bytes);
+
   std::string secret_;
   Identity identity_;
   Identity peer_;

@@ -2,9 +2,9 @@
 // poller.h: the one place where a thread of this library sleeps: epoll, and an eventfd as doorbell.
 //
 // Sockets are registered edge-triggered with a word of theirs. poll() ORs what happened into the
-// word; the owner, on the engine's thread, does the I/O until EAGAIN and clears the bits. ring() may
-// be called by any thread or, through the eventfd, by a peer process; the rest by one at a time,
-// save that one thread may sleep in poll() while others add and remove.
+// word; the owner, on the engine's thread, does the I/O until EAGAIN and clears the bits. ring()
+// may be called by any thread or, through the eventfd, by a peer process; the rest by one at a
+// time, save that one thread may sleep in poll() while others add and remove.
 #pragma once
 
 #include <atomic>

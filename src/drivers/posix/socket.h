@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// socket.h: TCP sockets, all non-blocking and closed on exec.
+//
+// The *_all functions and connect_to() wait with poll() until a deadline; the rest never waits.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/clock.h"
+#include "ciuic/status.h"
+#include "drivers/posix/address.h"
+#include "drivers/posix/unique_fd.h"
+
+namespace ciuic::posix {
+
+// Listens at the address; port 0: one that is free, local_address() tells which. kResource where
+// the port is in use, with the process that has it where /proc tells. "::" takes IPv4 too.
+Result<UniqueFd> listen_at(const Address& address, int backlog = 1024);
+
+// Takes one waiting connection; an invalid fd where there is none.
+Result<UniqueFd> accept_from(int listener);
+
+// Begins to connect. It is done when the socket is writable, and connect_result() says how.
+Result<UniqueFd> start_connect(const Address& address);
+Status connect_result(int fd, const Address& address);
+
+// Connects; kTimeout at the deadline.
+Result<UniqueFd> connect_to(const Address& address, TimeNs deadline);
+
+Result<Address> local_address(int fd);
+Result<Address> peer_address(int fd);
+
+// The address that this host would use as source towards `destination`, by its routes. Sends
+// nothing. An error where there is no route.
+Result<Address> source_address_towards(const Address& destination);
+
+void set_no_delay(int fd);
+
+// How many bytes went; 0: none can now. kPeerLost: the connection is gone.
+Result<size_t> send_some(int fd, const void* data, size_t bytes);
+Result<size_t> receive_some(int fd, void* data, size_t bytes);
+
+// kTimeout: the deadline came first. kPeerLost: the connection is gone, or ended early.
+Status send_all(int fd, const void* data, size_t bytes, TimeNs deadline);
+Status receive_all(int fd, void* data, size_t bytes, TimeNs deadline);
+
+// Waits for `events` of poll(2) on one descriptor; errors count as ready. False: the deadline came.
+Result<bool> wait_for(int fd, short events, TimeNs deadline);
+
+// poll(2)'s time-out for a deadline: at most `limit_ms`, never rounded down.
+int poll_timeout_ms(TimeNs deadline, TimeNs now, int limit_ms = 1 << 30);
+
+}  // namespace ciuic::posix

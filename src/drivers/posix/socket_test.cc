@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// socket_test.cc: addresses as text, and real sockets on loopback at ports the system chose.
+
+#include "drivers/posix/socket.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "drivers/posix/process.h"
+
+namespace ciuic::posix {
+namespace {
+
+const TimeNs kSecond = 1'000'000'000;
+
+TEST(Address, ParsesBothFamilies) {
+  for (const char* text : {"10.0.0.1:4711", "[fd00::1]:4711", "[::1]:0", "0.0.0.0:65535"}) {
+    Result<Address> address = Address::parse(text);
+    ASSERT_TRUE(address.ok()) << address.status().message();
+    EXPECT_EQ(address->format(), text);
+  }
+  EXPECT_EQ(Address::parse("[FD00:0::1]:1")->text, "fd00::1");
+  EXPECT_TRUE(Address::parse("127.0.1.1:1")->is_loopback());
+  EXPECT_TRUE(Address::parse("[::]:1")->is_any());
+}
+
+TEST(Address, RefusesEverythingElse) {
+  for (const char* text :
+       {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:8x",
+        "fd00::1:4711", "[fd00::1]", "[fd00::1]4711", "[fd00::1:4711", "[]:1", "nohost:1",
+        "10.0.0.999:1", ":1", "[10.0.0.1:1"}) {
+    Result<Address> address = Address::parse(text);
+    ASSERT_FALSE(address.ok()) << text;
+    EXPECT_EQ(address.status().code(), StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(Address, ResolvesNames) {
+  Result<std::vector<Address>> addresses = resolve("localhost", 80);
+  ASSERT_TRUE(addresses.ok()) << addresses.status().message();
+  EXPECT_TRUE(addresses->front().is_loopback());
+  EXPECT_EQ(addresses->front().port, 80);
+  EXPECT_FALSE(resolve("no.such.host.invalid", 80).ok());
+}
+
+TEST(Socket, CarriesBytesBothWays) {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    UniqueFd listener = std::move(*listen_at({host, 0}));
+    const Address where = *local_address(listener.get());
+    EXPECT_NE(where.port, 0);
+    UniqueFd client = std::move(*connect_to(where, now_ns() + 10 * kSecond));
+    ASSERT_TRUE(*wait_for(listener.get(), POLLIN, now_ns() + 10 * kSecond));
+    UniqueFd server = std::move(*accept_from(listener.get()));
+    ASSERT_TRUE(server.valid());
+    EXPECT_FALSE(accept_from(listener.get())->valid());
+    EXPECT_NE(fcntl(server.get(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(fcntl(client.get(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_EQ(*local_address(client.get()), *peer_address(server.get()));
+
+    std::string sent(3 << 20, 'a');  // more than the buffers hold
+    std::string received(sent.size(), '\0');
+    std::thread writer([&] {
+      EXPECT_TRUE(send_all(client.get(), sent.data(), sent.size(), now_ns() + 60 * kSecond).ok());
+    });
+    EXPECT_TRUE(
+        receive_all(server.get(), received.data(), received.size(), now_ns() + 60 * kSecond).ok());
+    writer.join();
+    EXPECT_EQ(sent, received);
+
+    char byte = 0;
+    EXPECT_EQ(receive_all(server.get(), &byte, 1, now_ns()).code(), StatusCode::kTimeout);
+    client.reset();
+    EXPECT_EQ(receive_all(server.get(), &byte, 1, now_ns() + 10 * kSecond).code(),
+              StatusCode::kPeerLost);
+  }
+}
+
+TEST(Socket, PortInUseNamesTheHolder) {
+  UniqueFd listener = std::move(*listen_at({"127.0.0.1", 0}));
+  const Address where = *local_address(listener.get());
+  Result<UniqueFd> second = listen_at(where);
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), StatusCode::kResource);
+  EXPECT_NE(second.status().message().find(fmt::format("process {}", getpid())), std::string::npos)
+      << second.status().message();
+  EXPECT_NE(second.status().message().find("EADDRINUSE"), std::string::npos);
+}
+
+TEST(Socket, RefusedConnectionIsAnError) {
+  Address where;
+  {
+    UniqueFd listener = std::move(*listen_at({"127.0.0.1", 0}));
+    where = *local_address(listener.get());
+  }
+  Result<UniqueFd> fd = connect_to(where, now_ns() + 10 * kSecond);
+  ASSERT_FALSE(fd.ok());
+  EXPECT_NE(fd.status().message().find("ECONNREFUSED"), std::string::npos);
+}
+
+TEST(Socket, SourceAddressFollowsTheRoute) {
+  Result<Address> source = source_address_towards({"127.0.0.1", 9});
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(source->text, "127.0.0.1");
+}
+
+TEST(Process, Facts) {
+  EXPECT_EQ(boot_id()->size(), 36u);
+  EXPECT_GT(*network_namespace(), 0u);
+  EXPECT_GE(cores_in_affinity(), 1);
+  EXPECT_GT(*start_ticks_of(getpid()), 0u);
+  EXPECT_FALSE(start_ticks_of(1 << 30).ok());
+  EXPECT_NE(*random_uint64(), *random_uint64());
+  EXPECT_EQ(read_file("/proc/self/stat", 3)->size(), 3u);
+}
+
+}  // namespace
+}  // namespace ciuic::posix
