@@ -6,9 +6,11 @@
 // lock, and decides who steps and when to sleep. Tests and the simulator hold one engine a rank.
 //
 // Flow control, alike for every transport:
-//   - Operations of a group are numbered at the call and matched by number; up to kMaxActive of them
+//   - Operations of a group are numbered at the call and matched by number; up to kMaxActive of
+//   them
 //     run at once, later ones wait their turn.
-//   - The first message of an operation to a peer, if it is one chunk of at most kEagerBytes, may go
+//   - The first message of an operation to a peer, if it is one chunk of at most kEagerBytes, may
+//   go
 //     before the peer is known to have started the operation, while the peer has ended all but the
 //     last kEagerOperations before it (`acked` in every header says so).
 //   - Everything else goes after the peer was heard from in this operation: by a message of it, or
@@ -32,6 +34,7 @@
 
 namespace ciuic::engine {
 
+class WorkDriver;
 class WorkState;
 class Group;
 
@@ -81,13 +84,17 @@ class Engine {
   const Status& group_status(const Group* group) const;
 
   // Numbers the operation and starts it, or queues it. Never fails: an error is on the Work. The
-  // caller gets one reference.
-  WorkState* submit(Group* group, Request request, TimeNs now);
+  // caller gets one reference. `driver` is who a waiting caller turns to; the simulator has none.
+  WorkState* submit(Group* group, Request request, TimeNs now,
+                    std::shared_ptr<WorkDriver> driver = nullptr);
 
   // Returns whether anything moved.
   bool step(TimeNs now);
 
-  int active() const;          // operations started or queued, in all groups
+  // To be called before a thread sleeps: gives back the peers' slots that are still held.
+  void before_sleep();
+
+  int active() const;            // operations started or queued, in all groups
   TimeNs next_deadline() const;  // kNever where there is none
 
   size_t link_bytes(const Group* group) const;

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// bind.cc: an operation comes into being: its plan's blocks get bytes, its turn comes.
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "engine/group.h"
+
+namespace ciuic::engine {
+
+static std::shared_ptr<const Program> program_for(Group& group,
+                                                  const std::shared_ptr<const plan::Plan>& plan) {
+  const size_t at = (reinterpret_cast<uintptr_t>(plan.get()) >> 6) % group.programs.size();
+  Group::CachedProgram& cached = group.programs[at];
+  // The cached program holds the plan, so its address cannot have become another plan's.
+  if (cached.plan != plan.get()) {
+    cached.program =
+        std::make_shared<const Program>(compile(plan, static_cast<int>(group.peers.size())));
+    cached.plan = plan.get();
+  }
+  return cached.program;
+}
+
+Bytes bytes_of(const Operation& operation, const plan::BlockRange& range) {
+  if (range.count == 0) return {};
+  const Request& request = operation.request;
+  const plan::Partition& partition = request.plan->partitions[static_cast<int>(range.space)];
+  const auto element = static_cast<int64_t>(size_of(request.dtype));
+  const int64_t begin = partition.begin(range.first, request.count) * element;
+  const int64_t end = partition.begin(range.first + range.count, request.count) * element;
+  std::byte* base = operation.scratch;
+  if (range.space == plan::Space::kOutput) base = request.output;
+  // Only ever read: no plan writes to the input, which the prover holds.
+  if (range.space == plan::Space::kInput) base = const_cast<std::byte*>(request.input);
+  if (begin == end) return {};
+  return {base + begin, static_cast<size_t>(end - begin)};
+}
+
+static uint32_t chunks_of(const Operation& operation, size_t bytes) {
+  if (bytes == 0) return 1;  // a message without bytes is a message
+  return static_cast<uint32_t>((bytes + operation.chunk_bytes - 1) / operation.chunk_bytes);
+}
+
+static const plan::BlockRange& range_of(const plan::Step& step) {
+  return step.kind == plan::StepKind::kSend ? step.source : step.target;
+}
+
+static void count_chunks(Group& group, Operation& operation) {
+  const plan::Plan& plan = *operation.request.plan;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    StepState& state = operation.steps[i];
+    state = StepState();
+    state.chunks = chunks_of(operation, bytes_of(operation, range_of(plan.steps[i])).size);
+    if (plan.steps[i].kind == plan::StepKind::kSend ||
+        plan.steps[i].kind == plan::StepKind::kCopy) {
+      continue;
+    }
+    for (const plan::StreamPlace& place : plan.steps[i].places) {
+      operation.streams[place.stream].to_grant += state.chunks;
+    }
+  }
+  for (StreamState& stream : operation.streams) {
+    stream.window = group.config.window;
+    stream.to_grant = std::max<int64_t>(0, stream.to_grant - group.config.window);
+  }
+}
+
+// A rank announces itself to whoever has more for it than one eager message.
+static void announce(Group& group, const Operation& operation) {
+  const plan::Plan& plan = *operation.request.plan;
+  for (size_t peer = 0; peer < group.peers.size(); ++peer) {
+    int messages = 0;
+    bool large = false;
+    for (int s = operation.program->first_stream[peer]; s >= 0;
+         s = operation.program->next_stream[s]) {
+      const auto& receives = operation.program->receives[s];
+      messages += static_cast<int>(receives.size());
+      for (size_t m = 0; m < receives.size() && !large; ++m) {
+        const StepState& state = operation.steps[receives[m].step];
+        const plan::Step& step = plan.steps[receives[m].step];
+        large = state.chunks > 1 || bytes_of(operation, range_of(step)).size > kEagerBytes;
+      }
+    }
+    if (messages > 1 || large) {
+      group.peers[peer].control.push(
+          control(group, wire::MessageType::kAnnounce, operation.sequence));
+    }
+  }
+}
+
+static void start(Group& group, Operation& operation) {
+  const plan::Plan& plan = *operation.request.plan;
+  group.active[operation.sequence % kMaxActive] = &operation;
+  operation.unfinished = static_cast<int>(plan.steps.size());
+  operation.first_open = 0;
+  operation.held_slots = operation.held_passes = 0;
+  operation.steps.resize(plan.steps.size());
+  operation.sent.assign(operation.program->places, 0);
+  operation.streams.resize(plan.streams.size());
+  for (StreamState& stream : operation.streams) {
+    Ring<Chunk> arrived = std::move(stream.arrived);
+    arrived.clear();
+    stream = StreamState();
+    stream.arrived = std::move(arrived);
+  }
+  const plan::BlockRange all{plan::Space::kScratch, 0,
+                             plan.partitions[static_cast<int>(plan::Space::kScratch)].blocks};
+  operation.scratch = nullptr;
+  operation.scratch_bytes = bytes_of(operation, all).size;
+  if (operation.scratch_bytes > 0) {
+    operation.scratch = group.staging->take(operation.scratch_bytes);
+  }
+  count_chunks(group, operation);
+  announce(group, operation);
+  adopt_early(group, operation);
+  for (size_t peer = 0; peer < group.peers.size() && group.status.ok(); ++peer) {
+    if (group.peers[peer].gone) check_gone(group, static_cast<int>(peer));
+  }
+  if (group.status.ok() && operation.unfinished == 0) finish(group, operation);
+}
+
+void start_queued(Group& group) {
+  while (group.status.ok() && !group.queued.empty() &&
+         group.queued.front()->sequence - group.lowest < kMaxActive) {
+    Operation* operation = group.queued.front();
+    group.queued.pop_front();
+    start(group, *operation);
+  }
+}
+
+Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now) {
+  if (group.spare.empty()) group.spare.push_back(std::make_unique<Operation>());
+  Operation* operation = group.spare.back().release();
+  group.spare.pop_back();
+  operation->program = program_for(group, request.plan);
+  operation->request = std::move(request);
+  operation->work = new WorkState(std::move(driver));
+  operation->sequence = group.next_sequence++;
+  operation->started_at = now;
+  // Whole elements in a chunk, and at least one.
+  const size_t element = size_of(operation->request.dtype);
+  operation->chunk_bytes = std::max(element, operation->request.chunk_bytes / element * element);
+  group.next_deadline = std::min(group.next_deadline, operation->request.deadline);
+  group.queued.push_back(operation);
+  return operation;
+}
+
+}  // namespace ciuic::engine

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// end.cc: how operations and groups end, well or not.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "engine/group.h"
+
+namespace ciuic::engine {
+
+static void give_back(Group& group, Operation& operation) {
+  for (size_t s = 0; s < operation.streams.size(); ++s) {
+    Ring<Chunk>& arrived = operation.streams[s].arrived;
+    for (; !arrived.empty(); arrived.pop()) {
+      Chunk& chunk = arrived.front();
+      if (chunk.staged) {
+        group.staging->give_back(const_cast<std::byte*>(chunk.data), chunk.bytes);
+      }
+    }
+  }
+  if (operation.scratch != nullptr) {
+    group.staging->give_back(operation.scratch, operation.scratch_bytes);
+    operation.scratch = nullptr;
+  }
+}
+
+static void end(Group& group, Operation* operation, Status status) {
+  WorkState* work = operation->work;
+  operation->request = Request();
+  operation->program.reset();
+  operation->work = nullptr;
+  group.spare.emplace_back(operation);
+  work->finish(std::move(status));
+  work->release();
+}
+
+// Counts the operation for the peers that sent something, and tells those that need to know.
+static void acknowledge(Group& group, const Operation& operation) {
+  const auto& streams = operation.request.plan->streams;
+  for (size_t s = 0; s < streams.size(); ++s) {
+    if (streams[s].receives == 0) continue;
+    Peer& from = group.peers[streams[s].peer];
+    if (from.unacked == 0 || wire::before(from.unacked_last, operation.sequence)) {
+      from.unacked_last = operation.sequence;
+    }
+    ++from.unacked;
+  }
+}
+
+static void tell_acked(Group& group) {
+  for (Peer& peer : group.peers) {
+    if (peer.unacked < static_cast<int>(kEagerOperations / 2)) continue;
+    if (peer.link == nullptr || !peer.control.empty()) continue;  // control carries it, too
+    peer.control.push(control(group, wire::MessageType::kAck, group.lowest));
+  }
+}
+
+void finish(Group& group, Operation& operation) {
+  acknowledge(group, operation);
+  give_back(group, operation);
+  group.active[operation.sequence % kMaxActive] = nullptr;
+  const bool was_lowest = operation.sequence == group.lowest;
+  const uint32_t first_queued =
+      group.queued.empty() ? group.next_sequence : group.queued.front()->sequence;
+  end(group, &operation, Status());
+  if (!was_lowest) return;
+  while (group.lowest != first_queued && group.find(group.lowest) == nullptr) ++group.lowest;
+  tell_acked(group);
+}
+
+static void send_abort(Group& group, const Status& status) {
+  const std::string text = status.message().substr(0, 1024);
+  wire::Header header = control(group, wire::MessageType::kAbort, group.lowest);
+  header.chunk = static_cast<uint32_t>(status.code());
+  header.payload_bytes = static_cast<uint32_t>(text.size());
+  header.message_bytes = text.size();
+  header.acked = group.lowest;
+  for (Peer& peer : group.peers) {
+    if (peer.link == nullptr || !peer.link->status().ok() || peer.gone) continue;
+    if (!peer.link->can_send(text.size())) continue;
+    peer.link->send(header, reinterpret_cast<const std::byte*>(text.data()), nullptr);
+    peer.link->progress();  // the text is ours only until we return
+  }
+}
+
+void fail(Group& group, Status status) {
+  if (!group.status.ok()) return;
+  group.status = std::move(status);
+  send_abort(group, group.status);
+  // After this no link writes to a buffer of an operation any more.
+  for (Peer& peer : group.peers) {
+    if (peer.link != nullptr) peer.link->close();
+    if (peer.placed.staged) {
+      group.staging->give_back(const_cast<std::byte*>(peer.placed.data), peer.placed.bytes);
+    }
+    peer.placed = Chunk();
+    peer.placing = false;
+    peer.in_flight.clear();
+    peer.control.clear();
+  }
+  for (EarlyChunk& early : group.early) {
+    if (early.chunk.staged) {
+      group.staging->give_back(const_cast<std::byte*>(early.chunk.data), early.chunk.bytes);
+    }
+  }
+  group.early.clear();
+  for (uint32_t i = 0; i < kMaxActive; ++i) {
+    Operation*& operation = group.active[(group.lowest + i) % kMaxActive];
+    if (operation == nullptr) continue;
+    give_back(group, *operation);
+    end(group, std::exchange(operation, nullptr), group.status);
+  }
+  for (Operation* operation : group.queued) end(group, operation, group.status);
+  group.queued.clear();
+  group.next_deadline = kNever;
+}
+
+static std::string ranks_text(const std::set<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (int rank : ranks) {
+    if (text.back() != ' ') text += ", ";
+    text += std::to_string(rank);
+  }
+  return text;
+}
+
+// Says whom an operation waits for: peers that are not known to have started it, else all whose
+// next message, or leave to send, has not come.
+static std::string waits_for(const Operation& operation) {
+  std::set<int> not_started;
+  std::set<int> waited;
+  const auto& steps = operation.request.plan->steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (operation.steps[i].done == operation.steps[i].chunks) continue;
+    for (const plan::StreamPlace& place : steps[i].places) {
+      const StreamState& stream = operation.streams[place.stream];
+      const int peer = operation.request.plan->streams[place.stream].peer;
+      const bool sends = steps[i].kind == plan::StepKind::kSend;
+      if (!stream.heard) not_started.insert(peer);
+      if (sends ? stream.send_position == place.position
+                : stream.receive_position == place.position && stream.arrived.empty()) {
+        waited.insert(peer);
+      }
+    }
+  }
+  if (!not_started.empty()) {
+    return ranks_text(not_started) + " had not been heard from in this operation";
+  }
+  return "still waiting for " + ranks_text(waited);
+}
+
+static Status timed_out(const Group& group, const Operation& late) {
+  const Operation* waiting = group.find(late.sequence);
+  for (uint32_t i = 0; waiting == nullptr && i < kMaxActive; ++i) {
+    waiting = group.find(group.lowest + i);
+  }
+  std::string why = waiting == nullptr ? "it was never started" : waits_for(*waiting);
+  if (waiting != nullptr && waiting->sequence != late.sequence) {
+    why =
+        fmt::format("it waited its turn behind operation {}, in which {}", waiting->sequence, why);
+  }
+  return {
+      StatusCode::kTimeout,
+      fmt::format("{} (operation {} of its group, on rank {}) did not end within {} ms: {}. Look "
+                  "at what those ranks do; timeout_ms (timeout_s in Python) allows more time.",
+                  late.request.operation, late.sequence, group.config.rank, late.request.timeout_ms,
+                  why)};
+}
+
+void check_deadlines(Group& group, TimeNs now) {
+  if (now < group.next_deadline) return;
+  group.next_deadline = kNever;
+  const Operation* late = nullptr;
+  const auto look = [&](const Operation* operation) {
+    if (operation == nullptr) return;
+    const TimeNs deadline = operation->request.deadline;
+    if (deadline <= now && (late == nullptr || deadline < late->request.deadline)) late = operation;
+    group.next_deadline = std::min(group.next_deadline, deadline);
+  };
+  for (uint32_t i = 0; i < kMaxActive; ++i) look(group.active[(group.lowest + i) % kMaxActive]);
+  for (const Operation* operation : group.queued) look(operation);
+  if (late != nullptr) fail(group, timed_out(group, *late));
+}
+
+void check_links(Group& group) {
+  for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
+    const Peer& peer = group.peers[rank];
+    if (peer.link == nullptr || peer.gone || peer.link->status().ok()) continue;
+    const Operation* operation = group.find(group.lowest);
+    const Status& status = peer.link->status();
+    fail(group,
+         {status.code(), operation == nullptr
+                             ? fmt::format("rank {}: {}", rank, status.message())
+                             : fmt::format("rank {}: {}, while rank {} was in {} (operation {})",
+                                           rank, status.message(), group.config.rank,
+                                           operation->request.operation, operation->sequence)});
+  }
+}
+
+void check_gone(Group& group, int peer) {
+  for (uint32_t i = 0; i < kMaxActive; ++i) {
+    const Operation* operation = group.find(group.lowest + i);
+    if (operation == nullptr) continue;
+    const auto& streams = operation->request.plan->streams;
+    for (int s = operation->program->first_stream[peer]; s >= 0;
+         s = operation->program->next_stream[s]) {
+      const StreamState& stream = operation->streams[s];
+      if (stream.arrive_position == streams[s].receives &&
+          stream.send_position == streams[s].sends) {
+        continue;
+      }
+      fail(group,
+           {StatusCode::kPeerLost,
+            fmt::format("rank {} closed its communicator and took no part in {} (operation {})",
+                        peer, operation->request.operation, operation->sequence)});
+      return;
+    }
+  }
+}
+
+}  // namespace ciuic::engine

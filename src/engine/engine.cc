@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// engine.cc: all groups of a process, one pass over them a step.
+
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/assert.h"
+#include "engine/group.h"
+
+namespace ciuic::engine {
+
+// Passes for which an arrived chunk may occupy its sender's slot while its step waits for others.
+// The limit only has to end a standstill in which slots are held round a circle of ranks.
+static constexpr int kHoldPasses = 64;
+
+// A failed link says so at once when it moves; one that stands still is asked every so often.
+static constexpr uint32_t kPassesBetweenLooks = 64;
+
+struct Engine::State {
+  memory::StagingPool* staging = nullptr;
+  std::vector<std::unique_ptr<Group>> groups;
+};
+
+Engine::Engine(memory::StagingPool* staging) : state_(std::make_unique<State>()) {
+  state_->staging = staging;
+}
+
+Engine::~Engine() {
+  while (!state_->groups.empty()) remove_group(state_->groups.back().get());
+}
+
+Group* Engine::add_group(GroupConfig config) {
+  auto group = std::make_unique<Group>();
+  group->staging = state_->staging;
+  group->peers.resize(config.links.size());
+  for (size_t rank = 0; rank < config.links.size(); ++rank) {
+    group->peers[rank].link = std::move(config.links[rank]);
+  }
+  config.links.clear();
+  group->config = std::move(config);
+  state_->groups.push_back(std::move(group));
+  return state_->groups.back().get();
+}
+
+void Engine::remove_group(Group* group) {
+  // Peers learn by the links' goodbye; only what is in flight here ends in an error.
+  for (Peer& peer : group->peers) {
+    if (peer.link != nullptr) peer.link->progress();
+  }
+  const bool busy = group->next_sequence != group->lowest;
+  if (!busy) {
+    for (Peer& peer : group->peers) {
+      if (peer.link != nullptr) peer.link->close();
+      peer.gone = true;
+    }
+  }
+  fail(*group, {StatusCode::kAborted, "the communicator was closed"});
+  std::erase_if(state_->groups, [group](const auto& held) { return held.get() == group; });
+}
+
+void Engine::fail_group(Group* group, const Status& status) { fail(*group, status); }
+
+const Status& Engine::group_status(const Group* group) const { return group->status; }
+
+WorkState* Engine::submit(Group* group, Request request, TimeNs now,
+                          std::shared_ptr<WorkDriver> driver) {
+  if (!group->status.ok()) {
+    auto* work = new WorkState(std::move(driver));
+    work->finish(group->status);
+    return work;
+  }
+  Operation* operation = bind(*group, std::move(request), std::move(driver), now);
+  WorkState* work = operation->work;
+  work->retain();
+  start_queued(*group);
+  return work;
+}
+
+static bool step_group(Group& group, TimeNs now) {
+  bool any = false;
+  for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
+    Peer& peer = group.peers[rank];
+    if (peer.link == nullptr) continue;
+    const int index = static_cast<int>(rank);
+    if (peer.link->progress()) any = true;
+    any |= drain(group, index);
+    if (group.status.ok()) any |= retire_sends(group, index) | flush_control(group, index);
+  }
+  for (uint32_t i = 0, first = group.lowest; i < kMaxActive && group.status.ok(); ++i) {
+    Operation* operation = group.find(first + i);
+    if (operation == nullptr) continue;
+    any |= run(group, *operation);
+    if (operation->unfinished == 0) {
+      finish(group, *operation);
+      any = true;
+      continue;
+    }
+    if (operation->held_slots == 0) {
+      operation->held_passes = 0;
+    } else if (++operation->held_passes > kHoldPasses) {
+      stage_held(group, *operation);
+    }
+  }
+  if (!group.status.ok()) return true;
+  start_queued(group);
+  for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
+    if (!group.peers[rank].control.empty()) any |= flush_control(group, static_cast<int>(rank));
+  }
+  if (any || ++group.passes % kPassesBetweenLooks == 0) check_links(group);
+  check_deadlines(group, now);
+  return any;
+}
+
+bool Engine::step(TimeNs now) {
+  bool any = false;
+  for (const auto& group : state_->groups) {
+    if (group->status.ok()) any |= step_group(*group, now);
+  }
+  return any;
+}
+
+void Engine::before_sleep() {
+  for (const auto& group : state_->groups) {
+    for (Operation* operation : group->active) {
+      if (operation != nullptr && operation->held_slots > 0) stage_held(*group, *operation);
+    }
+  }
+}
+
+int Engine::active() const {
+  int count = 0;
+  for (const auto& group : state_->groups) {
+    if (group->status.ok()) count += static_cast<int>(group->next_sequence - group->lowest);
+  }
+  return count;
+}
+
+TimeNs Engine::next_deadline() const {
+  TimeNs next = kNever;
+  for (const auto& group : state_->groups) next = std::min(next, group->next_deadline);
+  return next;
+}
+
+size_t Engine::link_bytes(const Group* group) const {
+  size_t bytes = 0;
+  for (const Peer& peer : group->peers) {
+    if (peer.link != nullptr) bytes += peer.link->buffer_bytes();
+  }
+  return bytes;
+}
+
+}  // namespace ciuic::engine

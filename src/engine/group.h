@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// group.h: the engine's state of one group and of its operations under way. Inner to the engine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/program.h"
+#include "engine/ring.h"
+#include "engine/work_state.h"
+
+namespace ciuic::engine {
+
+// One chunk that has arrived and is not yet used up. Its bytes are in a link's slot (token) or in
+// staging.
+struct Chunk {
+  const std::byte* data = nullptr;
+  uint32_t bytes = 0;
+  bool staged = false;  // data is ours, from the pool
+  uint64_t token = 0;
+};
+
+// One operation's side of a plan::Stream.
+struct StreamState {
+  int send_position = 0;      // messages sent, whole
+  int receive_position = 0;   // messages used up, whole
+  int arrive_position = 0;    // messages arrived, whole
+  uint32_t arrive_chunk = 0;  // chunks arrived of the one after
+  bool heard = false;         // the peer has started this operation
+  int window = 0;             // chunks that may be sent now
+  int64_t to_grant = 0;       // chunks that the peer will still need credits for
+  int unreturned = 0;         // chunks used up since the last credit
+  Ring<Chunk> arrived;
+};
+
+struct StepState {
+  uint32_t chunks = 0;
+  uint32_t started = 0;  // kSend: chunks given to the links
+  uint32_t done = 0;
+};
+
+// Bytes of a block range, bound to memory.
+struct Bytes {
+  std::byte* data = nullptr;
+  size_t size = 0;
+};
+
+struct Operation {
+  Request request;
+  std::shared_ptr<const Program> program;
+  WorkState* work = nullptr;
+  uint32_t sequence = 0;
+  TimeNs started_at = 0;
+  size_t chunk_bytes = 0;
+  std::byte* scratch = nullptr;
+  size_t scratch_bytes = 0;
+  int unfinished = 0;   // steps
+  int first_open = 0;   // no step before this one is unfinished
+  int held_slots = 0;   // arrived chunks that still occupy a peer's slot
+  int held_passes = 0;  // since when
+  std::vector<StepState> steps;
+  std::vector<uint32_t> sent;  // by place: chunks whose payload the link no longer needs
+  std::vector<StreamState> streams;
+};
+
+// A message of an operation that this rank has not started.
+struct EarlyChunk {
+  int peer = 0;
+  wire::Header header;
+  Chunk chunk;
+};
+
+// A send whose payload the link still needs.
+struct InFlight {
+  uint64_t ticket = 0;  // the link's sent() must reach it
+  uint32_t sequence = 0;
+  int step = 0;
+  int place = 0;
+};
+
+// What the engine knows of one peer in a group.
+struct Peer {
+  std::unique_ptr<transport::Link> link;
+  bool gone = false;   // it has said goodbye
+  uint64_t sends = 0;  // calls of link->send()
+  Ring<InFlight> in_flight;
+  Ring<wire::Header> control;  // to be sent before anything else
+
+  // Eager operations sent there that it is not known to have ended, oldest first.
+  Ring<uint32_t> eager;
+  uint32_t acked = 0;  // it has ended all operations before this one
+
+  int unacked = 0;                    // operations with messages from it, ended since it was told
+  uint32_t unacked_last = 0;          // the last of them
+  std::vector<uint32_t> heard_early;  // operations it has started, and this rank has not
+
+  // The payload that the link is reading now.
+  bool placing = false;
+  bool placing_direct = false;
+  Chunk placed;
+};
+
+class Group {
+ public:
+  GroupConfig config;
+  memory::StagingPool* staging = nullptr;
+  Status status;
+  std::vector<Peer> peers;  // by rank
+
+  uint32_t next_sequence = 0;
+  uint32_t lowest = 0;                          // all operations before this one have ended here
+  std::array<Operation*, kMaxActive> active{};  // by sequence modulo kMaxActive
+  std::deque<Operation*> queued;                // in order, after the active ones
+  std::vector<EarlyChunk> early;
+  std::vector<std::unique_ptr<Operation>> spare;
+
+  struct CachedProgram {
+    const plan::Plan* plan = nullptr;
+    std::shared_ptr<const Program> program;
+  };
+  std::array<CachedProgram, 64> programs{};
+  TimeNs next_deadline = kNever;
+  uint32_t passes = 0;
+
+  Operation* find(uint32_t sequence) const {
+    Operation* operation = active[sequence % kMaxActive];
+    return operation != nullptr && operation->sequence == sequence ? operation : nullptr;
+  }
+};
+
+// bind.cc: operations come into being.
+Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now);
+void start_queued(Group& group);
+Bytes bytes_of(const Operation& operation, const plan::BlockRange& range);
+
+// receive.cc: takes what has arrived. Returns whether anything has.
+bool drain(Group& group, int peer);
+void adopt_early(Group& group, Operation& operation);
+void use_up(Group& group, Operation& operation, int stream);  // the oldest arrived chunk
+void stage_held(Group& group, Operation& operation);
+
+// run.cc: does steps.
+bool may_start(const Operation& operation, int step, uint32_t chunk);  // as far as data goes
+void chunk_done(Operation& operation, int step);
+bool run(Group& group, Operation& operation);
+bool retire_sends(Group& group, int peer);
+bool flush_control(Group& group, int peer);
+wire::Header control(const Group& group, wire::MessageType type, uint32_t sequence);
+
+// end.cc: operations and groups end.
+void finish(Group& group, Operation& operation);
+void fail(Group& group, Status status);
+void check_deadlines(Group& group, TimeNs now);
+void check_links(Group& group);
+void check_gone(Group& group, int peer);
+
+}  // namespace ciuic::engine

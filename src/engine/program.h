@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// program.h: a plan with the tables that the engine looks things up in; made once for each plan.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "plan/plan.h"
+
+namespace ciuic::engine {
+
+struct Program {
+  std::shared_ptr<const plan::Plan> plan;
+
+  // The streams' messages in order: which step, and which of the step's peers.
+  struct Message {
+    int step = 0;
+    int place = 0;
+  };
+  std::vector<std::vector<Message>> receives;  // by stream
+
+  std::vector<int> first_stream;  // by peer: its stream of the lowest lane, -1 for none
+  std::vector<int> next_stream;   // by stream: the same peer's next lane, -1 for none
+  std::vector<int> first_place;   // by step: index of its first peer among all steps' peers
+  int places = 0;                 // peers of all steps together
+};
+
+Program compile(std::shared_ptr<const plan::Plan> plan, int ranks);
+
+// The stream with `peer` on `lane`; -1: the plan has none.
+inline int stream_of(const Program& program, int peer, int lane) {
+  int stream = program.first_stream[peer];
+  while (stream >= 0 && program.plan->streams[stream].lane != lane) {
+    stream = program.next_stream[stream];
+  }
+  return stream;
+}
+
+}  // namespace ciuic::engine

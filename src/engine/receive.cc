@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// receive.cc: takes messages off the links and brings them to their operations.
+//
+// Whatever arrives is taken at once and checked against what the plan expects there, before a byte
+// of it is placed. It goes straight to its destination where its step can run; a chunk that is to
+// be reduced, or is early, waits in its stream: for a short time in the peer's slot, else staged.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/assert.h"
+#include "engine/group.h"
+
+namespace ciuic::engine {
+
+static void release(Group& group, int peer, Chunk* chunk) {
+  if (chunk->staged) {
+    group.staging->give_back(const_cast<std::byte*>(chunk->data), chunk->bytes);
+  } else if (chunk->data != nullptr) {
+    group.peers[peer].link->release(chunk->token);
+  }
+  *chunk = Chunk();
+}
+
+static void stage(Group& group, int peer, Chunk* chunk) {
+  if (chunk->staged || chunk->data == nullptr) return;
+  std::byte* copy = group.staging->take(chunk->bytes);
+  std::memcpy(copy, chunk->data, chunk->bytes);
+  const uint32_t bytes = chunk->bytes;
+  release(group, peer, chunk);
+  *chunk = {.data = copy, .bytes = bytes, .staged = true, .token = 0};
+}
+
+static void differs(Group& group, int peer, const Operation& operation, const std::string& what) {
+  fail(group,
+       {StatusCode::kMismatch,
+        fmt::format(
+            "{} (operation {} of its group) is not the same call on rank {} and rank {}: {}. "
+            "All ranks must call the same operations in the same order, with the same "
+            "dtype, count, op and root.",
+            operation.request.operation, operation.sequence, group.config.rank, peer, what)});
+}
+
+// What the plan expects next on a stream.
+struct Expected {
+  const plan::Step* step = nullptr;
+  int step_index = 0;
+  size_t message_bytes = 0;
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+
+static Expected expected_on(const Operation& operation, int stream) {
+  const StreamState& state = operation.streams[stream];
+  const auto& receives = operation.program->receives[stream];
+  if (state.arrive_position >= static_cast<int>(receives.size())) return {};
+  Expected expected;
+  expected.step_index = receives[state.arrive_position].step;
+  expected.step = &operation.request.plan->steps[expected.step_index];
+  expected.message_bytes = bytes_of(operation, expected.step->target).size;
+  expected.offset = state.arrive_chunk * operation.chunk_bytes;
+  expected.bytes = std::min(operation.chunk_bytes, expected.message_bytes - expected.offset);
+  return expected;
+}
+
+// Whether the message is the one that the plan expects; else the group has failed.
+static bool is_expected(Group& group, int peer, Operation& operation, int stream,
+                        const wire::Header& header) {
+  if (header.fingerprint != operation.request.fingerprint) {
+    differs(group, peer, operation, "the fingerprints of the two calls differ");
+    return false;
+  }
+  const Expected expected = stream < 0 ? Expected() : expected_on(operation, stream);
+  if (expected.step == nullptr) {
+    differs(group, peer, operation, "it sends a message that is not expected here");
+    return false;
+  }
+  const StreamState& state = operation.streams[stream];
+  if (header.step != static_cast<uint16_t>(state.arrive_position) ||
+      header.message_bytes != expected.message_bytes || header.chunk != state.arrive_chunk ||
+      header.payload_bytes != expected.bytes) {
+    differs(group, peer, operation,
+            fmt::format("expected {} bytes as message {}, {} came", expected.message_bytes,
+                        state.arrive_position, header.message_bytes));
+    return false;
+  }
+  return true;
+}
+
+static void advance_arrival(const Operation& operation, StreamState* state, int step) {
+  if (++state->arrive_chunk == operation.steps[step].chunks) {
+    state->arrive_chunk = 0;
+    ++state->arrive_position;
+  }
+}
+
+static void hear(Operation& operation, int peer) {
+  for (int s = operation.program->first_stream[peer]; s >= 0;
+       s = operation.program->next_stream[s]) {
+    operation.streams[s].heard = true;
+  }
+}
+
+// Takes a chunk whose bytes are here into its stream. False: the group has failed.
+static bool enqueue(Group& group, int peer, Operation& operation, const wire::Header& header,
+                    Chunk chunk) {
+  const int stream = stream_of(*operation.program, peer, header.lane);
+  if (!is_expected(group, peer, operation, stream, header)) {
+    release(group, peer, &chunk);
+    return false;
+  }
+  hear(operation, peer);
+  StreamState& state = operation.streams[stream];
+  advance_arrival(operation, &state,
+                  operation.program->receives[stream][state.arrive_position].step);
+  if (!chunk.staged && chunk.data != nullptr) ++operation.held_slots;
+  state.arrived.push(chunk);
+  return true;
+}
+
+// Refuses what may not come yet: a large message of an operation that this rank has not announced.
+static bool may_come(Group& group, int peer, const wire::Header& header) {
+  if (header.payload_bytes <= kEagerBytes) return true;
+  fail(group, {StatusCode::kMismatch,
+               fmt::format("rank {} sent {} bytes of operation {}, which rank {} has not started",
+                           peer, header.payload_bytes, header.sequence, group.config.rank)});
+  return false;
+}
+
+static void data_complete(Group& group, int peer, const wire::Header& header, Chunk chunk) {
+  if (Operation* operation = group.find(header.sequence)) {
+    enqueue(group, peer, *operation, header, chunk);
+    return;
+  }
+  if (wire::before(header.sequence, group.lowest)) {
+    release(group, peer, &chunk);
+    fail(group, {StatusCode::kMismatch,
+                 fmt::format("rank {} sent a message of operation {}, which has ended on rank {}",
+                             peer, header.sequence, group.config.rank)});
+    return;
+  }
+  if (!may_come(group, peer, header)) return;
+  stage(group, peer, &chunk);
+  group.early.push_back({peer, header, chunk});
+  const auto ahead = std::count_if(group.early.begin(), group.early.end(),
+                                   [peer](const EarlyChunk& early) { return early.peer == peer; });
+  if (ahead > kEagerOperations) {
+    fail(group, {StatusCode::kMismatch,
+                 fmt::format("rank {} sent {} messages of operations that rank {} has not started; "
+                             "{} are allowed",
+                             peer, ahead, group.config.rank, kEagerOperations)});
+  }
+}
+
+// Whether the next chunk of the stream may be read straight into its destination.
+static bool can_place(const Operation& operation, int stream, const Expected& expected) {
+  if (expected.step->kind != plan::StepKind::kReceive) return false;
+  const StreamState& state = operation.streams[stream];
+  if (!state.arrived.empty() || state.receive_position != state.arrive_position) return false;
+  return may_start(operation, expected.step_index, state.arrive_chunk);
+}
+
+// A payload waits to be read: says where it goes.
+static void place(Group& group, int peer, const wire::Header& header) {
+  Peer& from = group.peers[peer];
+  from.placing = true;
+  from.placing_direct = false;
+  if (Operation* operation = group.find(header.sequence);
+      operation != nullptr && header.type == wire::MessageType::kData) {
+    const int stream = stream_of(*operation->program, peer, header.lane);
+    if (!is_expected(group, peer, *operation, stream, header)) return;
+    const Expected expected = expected_on(*operation, stream);
+    if (can_place(*operation, stream, expected)) {
+      from.placing_direct = true;
+      from.link->place(bytes_of(*operation, expected.step->target).data + expected.offset);
+      return;
+    }
+  }
+  if (group.find(header.sequence) == nullptr && !may_come(group, peer, header)) return;
+  std::byte* memory = group.staging->take(header.payload_bytes);
+  from.placed = {.data = memory, .bytes = header.payload_bytes, .staged = true, .token = 0};
+  from.link->place(memory);
+}
+
+// A payload that was read into the output itself.
+static void placed_directly(Group& group, int peer, const wire::Header& header) {
+  Operation& operation = *group.find(header.sequence);
+  const int stream = stream_of(*operation.program, peer, header.lane);
+  hear(operation, peer);
+  StreamState& state = operation.streams[stream];
+  const int step = operation.program->receives[stream][state.arrive_position].step;
+  advance_arrival(operation, &state, step);
+  state.arrived.push(Chunk());
+  use_up(group, operation, stream);
+  chunk_done(operation, step);
+}
+
+static void on_data(Group& group, int peer, const transport::Arrival& arrival) {
+  const wire::Header& header = arrival.header;
+  Peer& from = group.peers[peer];
+  if (from.placing) {
+    from.placing = false;
+    if (from.placing_direct) return placed_directly(group, peer, header);
+    return data_complete(group, peer, header, std::exchange(from.placed, Chunk()));
+  }
+  data_complete(group, peer, header,
+                {.data = arrival.data,
+                 .bytes = header.payload_bytes,
+                 .staged = false,
+                 .token = arrival.token});
+}
+
+static void on_announce(Group& group, int peer, uint32_t sequence) {
+  if (Operation* operation = group.find(sequence)) return hear(*operation, peer);
+  auto& early = group.peers[peer].heard_early;
+  if (wire::before(sequence, group.lowest)) return;
+  early.push_back(sequence);
+  if (early.size() > kMaxActive) {
+    fail(group,
+         {StatusCode::kMismatch, fmt::format("rank {} announced {} operations at once; {} are "
+                                             "allowed",
+                                             peer, early.size(), kMaxActive)});
+  }
+}
+
+static void on_credit(Group& group, int peer, const wire::Header& header) {
+  Operation* operation = group.find(header.sequence);
+  if (operation == nullptr) return;  // everything was sent, and it has ended here
+  const int stream = stream_of(*operation->program, peer, header.lane);
+  if (stream >= 0) operation->streams[stream].window += static_cast<int>(header.chunk);
+}
+
+static void on_abort(Group& group, int peer, const transport::Arrival& arrival) {
+  Peer& from = group.peers[peer];
+  Chunk chunk{.data = arrival.data,
+              .bytes = arrival.header.payload_bytes,
+              .staged = false,
+              .token = arrival.token};
+  if (from.placing) chunk = std::exchange(from.placed, Chunk());
+  from.placing = false;
+  std::string text(reinterpret_cast<const char*>(chunk.data), chunk.data ? chunk.bytes : 0);
+  release(group, peer, &chunk);
+  auto code = StatusCode::kAborted;
+  const auto sent = static_cast<StatusCode>(arrival.header.chunk);
+  if (sent > StatusCode::kOk && sent <= StatusCode::kSystem) code = sent;
+  fail(group, {code, fmt::format("{} (said by rank {})", text, peer)});
+}
+
+static void take_acked(Peer* peer, uint32_t acked) {
+  if (!wire::before(peer->acked, acked)) return;
+  peer->acked = acked;
+  while (!peer->eager.empty() && wire::before(peer->eager.front(), acked)) peer->eager.pop();
+}
+
+static void take(Group& group, int peer, const transport::Arrival& arrival) {
+  const wire::Header& header = arrival.header;
+  Peer& from = group.peers[peer];
+  if (header.epoch != group.config.epoch || header.group != group.config.id) {
+    fail(group,
+         {StatusCode::kMismatch,
+          fmt::format("rank {} sent a message of epoch {}, group {}; this is epoch {}, group "
+                      "{}",
+                      peer, header.epoch, header.group, group.config.epoch, group.config.id)});
+    return;
+  }
+  if (arrival.data == nullptr && header.payload_bytes > 0 && !from.placing) {
+    place(group, peer, header);
+    return;
+  }
+  take_acked(&from, header.acked);
+  switch (header.type) {
+    case wire::MessageType::kData: on_data(group, peer, arrival); break;
+    case wire::MessageType::kAnnounce: on_announce(group, peer, header.sequence); break;
+    case wire::MessageType::kCredit: on_credit(group, peer, header); break;
+    case wire::MessageType::kAck: break;
+    case wire::MessageType::kAbort: on_abort(group, peer, arrival); break;
+    case wire::MessageType::kGoodbye:
+      from.gone = true;
+      check_gone(group, peer);
+      break;
+  }
+}
+
+bool drain(Group& group, int peer) {
+  Peer& from = group.peers[peer];
+  bool any = false;
+  transport::Arrival arrival;
+  while (group.status.ok() && from.link->receive(&arrival)) {
+    any = true;
+    take(group, peer, arrival);
+  }
+  return any;
+}
+
+void adopt_early(Group& group, Operation& operation) {
+  for (size_t peer = 0; peer < group.peers.size(); ++peer) {
+    auto& early = group.peers[peer].heard_early;
+    const auto found = std::find(early.begin(), early.end(), operation.sequence);
+    if (found == early.end()) continue;
+    early.erase(found);
+    hear(operation, static_cast<int>(peer));
+  }
+  // In the order of arrival, which is each stream's order.
+  size_t kept = 0;
+  for (size_t i = 0; i < group.early.size(); ++i) {
+    EarlyChunk& chunk = group.early[i];
+    if (chunk.header.sequence != operation.sequence) {
+      group.early[kept++] = chunk;
+      continue;
+    }
+    if (!group.status.ok()) {
+      release(group, chunk.peer, &chunk.chunk);
+    } else {
+      enqueue(group, chunk.peer, operation, chunk.header, chunk.chunk);
+    }
+  }
+  group.early.resize(kept);
+}
+
+void use_up(Group& group, Operation& operation, int stream) {
+  StreamState& state = operation.streams[stream];
+  const plan::Stream& of_plan = operation.request.plan->streams[stream];
+  Chunk& chunk = state.arrived.front();
+  if (!chunk.staged && chunk.data != nullptr) --operation.held_slots;
+  release(group, of_plan.peer, &chunk);
+  state.arrived.pop();
+  ++state.unreturned;
+  // Credits go back in batches, and only as many as the peer has chunks for.
+  const int batch = std::max(1, group.config.window / 2);
+  if (state.to_grant > 0 && (state.unreturned >= batch)) {
+    wire::Header credit = control(group, wire::MessageType::kCredit, operation.sequence);
+    credit.lane = static_cast<uint8_t>(of_plan.lane);
+    credit.chunk = static_cast<uint32_t>(state.unreturned);
+    group.peers[of_plan.peer].control.push(credit);
+    state.to_grant -= state.unreturned;
+    state.unreturned = 0;
+  }
+}
+
+void stage_held(Group& group, Operation& operation) {
+  for (size_t s = 0; s < operation.streams.size(); ++s) {
+    Ring<Chunk>& arrived = operation.streams[s].arrived;
+    for (size_t i = 0; i < arrived.size(); ++i) {
+      stage(group, operation.request.plan->streams[s].peer, &arrived[i]);
+    }
+  }
+  operation.held_slots = operation.held_passes = 0;
+}
+
+}  // namespace ciuic::engine

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// work_state.cc: the end of an operation, and Work on top of it.
+
+#include "engine/work_state.h"
+
+#include "ciuic/work.h"
+
+namespace ciuic::engine {
+
+void WorkState::finish(Status status) {
+  std::vector<std::function<void(const Status&)>> callbacks;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    status_ = std::move(status);
+    done_.store(true, std::memory_order_release);
+    callbacks.swap(callbacks_);
+  }
+  for (auto& fn : callbacks) {
+    if (driver_ == nullptr) {
+      fn(status_);
+      continue;
+    }
+    retain();
+    driver_->complete([this, fn = std::move(fn)] {
+      fn(status_);
+      release();
+    });
+  }
+}
+
+void WorkState::on_done(std::function<void(const Status&)> fn) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!done()) {
+      callbacks_.push_back(std::move(fn));
+      return;
+    }
+  }
+  fn(status_);
+}
+
+}  // namespace ciuic::engine
+
+namespace ciuic {
+
+Work::Work(const Work& other) : state_(other.state_) {
+  if (state_ != nullptr) state_->retain();
+}
+
+Work& Work::operator=(Work other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+Work::~Work() {
+  if (state_ != nullptr) state_->release();
+}
+
+Status Work::wait() {
+  if (state_ == nullptr) return {};
+  if (!state_->done()) state_->driver()->wait(state_, kNever);
+  return state_->status();
+}
+
+Status Work::wait_for(int64_t timeout_ms) {
+  if (state_ == nullptr) return {};
+  if (!state_->done() && !state_->driver()->wait(state_, deadline_after(now_ns(), timeout_ms))) {
+    return {StatusCode::kTimeout, "waited " + std::to_string(timeout_ms) +
+                                      " ms; the operation has not ended and goes on"};
+  }
+  return state_->status();
+}
+
+bool Work::done() {
+  if (state_ == nullptr || state_->done()) return true;
+  state_->driver()->nudge();
+  return state_->done();
+}
+
+Status Work::status() const {
+  return state_ != nullptr && state_->done() ? state_->status() : Status();
+}
+
+Status Work::wait_on(const Stream& stream) {
+  if (stream.handle != nullptr) {
+    return {StatusCode::kUnsupported,
+            "no backend of this build orders streams of a device; wait()"};
+  }
+  return wait();
+}
+
+void Work::on_done(std::function<void(const Status&)> fn) {
+  if (state_ == nullptr) return fn(Status());
+  state_->on_done(std::move(fn));
+}
+
+}  // namespace ciuic

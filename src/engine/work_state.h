@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// work_state.h: what a Work refers to: whether an operation has ended, how, and who wants to know.
+//
+// Counted references; the engine holds one until the operation has ended. finish() is called once,
+// by the thread that steps the engine; everything else by any thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "ciuic/status.h"
+
+namespace ciuic::engine {
+
+class WorkState;
+
+// Who makes operations progress for a waiting caller (driver.h). The simulator has none.
+class WorkDriver {
+ public:
+  virtual ~WorkDriver() = default;
+
+  // Blocks until `work` has ended, or `deadline`. Returns whether it has ended.
+  virtual bool wait(WorkState* work, TimeNs deadline) = 0;
+
+  // Lets the engine take one step, if nobody else is at it.
+  virtual void nudge() = 0;
+
+  // Calls `fn` on a thread for completions.
+  virtual void complete(std::function<void()> fn) = 0;
+};
+
+class WorkState {
+ public:
+  explicit WorkState(std::shared_ptr<WorkDriver> driver = nullptr) : driver_(std::move(driver)) {}
+
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  const Status& status() const { return status_; }  // only once done()
+  WorkDriver* driver() const { return driver_.get(); }
+
+  void finish(Status status);
+  void on_done(std::function<void(const Status&)> fn);
+
+ private:
+  ~WorkState() = default;
+
+  std::atomic<int> references_{1};
+  std::atomic<bool> done_{false};
+  Status status_;
+  std::shared_ptr<WorkDriver> driver_;
+  std::mutex mutex_;  // guards callbacks_, and done_ against them
+  std::vector<std::function<void(const Status&)>> callbacks_;
+};
+
+}  // namespace ciuic::engine
