@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of check_docs: links, headings, and the commands that it finds and runs."""
+
+from __future__ import annotations
+
+import check_docs
+
+PAGE = """# Two words
+
+See [the other](other.md#a-heading), [here](#two-words), [out](https://example.org/x).
+
+<!-- tested: 5 -->
+```sh
+echo one; echo two 2.5
+```
+
+```text
+one
+two ...
+```
+
+```sh
+exit 7
+```
+"""
+
+
+def complaints(tmp_path, text):
+    page = tmp_path / "page.md"
+    page.write_text(text, "utf-8")
+    return [complaint.partition(".md:")[2] for complaint in check_docs.check_page(page, text)]
+
+
+def test_links_lead_somewhere(tmp_path):
+    assert complaints(tmp_path, PAGE) == ["3: other.md is not there"]
+    (tmp_path / "other.md").write_text("# Another\n", "utf-8")
+    assert complaints(tmp_path, PAGE) == ["3: other.md has no heading #a-heading"]
+    (tmp_path / "other.md").write_text("# Another\n## A `heading`\n", "utf-8")
+    assert complaints(tmp_path, PAGE) == []
+    assert len(complaints(tmp_path, "[a](#none)\n")) == 1
+    assert complaints(tmp_path, "```c\na[i](j)\n```\nand `[x](y)`\n") == []
+
+
+def test_pages_are_not_empty(tmp_path):
+    assert len(complaints(tmp_path, "\n")) == 1
+    assert len(complaints(tmp_path, "# A\n\nTBD\n")) == 1
+
+
+def test_commands_are_those_that_are_marked(tmp_path):
+    (command,) = check_docs.commands(PAGE)
+    assert (command.line, command.seconds) == (6, 5)
+    assert command.expected == ["one", "two ..."]
+    assert check_docs.run(command, tmp_path) is None
+
+
+def test_commands_fail_aloud(tmp_path):
+    (command,) = check_docs.commands(PAGE)
+    command.expected = ["two ...", "one"]
+    assert "did not print 'one'" in check_docs.run(command, tmp_path)
+    command.script = "echo why; exit 7"
+    assert check_docs.run(command, tmp_path) == "exit code 7\nwhy\n"
+
+
+def test_commands_end(tmp_path):
+    (command,) = check_docs.commands(PAGE)
+    command.script, command.seconds = "echo begun; exec tail -f /dev/null", 1
+    assert check_docs.run(command, tmp_path) == "has not ended after 1 s\nbegun\n"
