@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// driver.cc: spinning, watching and parking; the background thread and the threads for completions.
+
+#include "engine/driver.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace ciuic::engine {
+
+static constexpr int64_t kSpinUs = 200;
+
+// Yields with more ranks than cores: enough for a peer to take its turn. More of them hand whole
+// time slices to strangers.
+static constexpr uint32_t kYields = 100;
+
+// Passes between two looks at the clock and at the sockets, each a system call: when spinning, and
+// when every pass yields.
+static constexpr uint32_t kPassesPerLook = 32;
+static constexpr uint32_t kYieldsPerLook = 8;
+
+// Passes for which a spinning thread keeps the lock before it looks whether others want it.
+static constexpr uint32_t kPassesPerTurn = 256;
+
+Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
+  auto poller = posix::Poller::create();
+  if (!poller.ok()) return poller.status();
+  std::shared_ptr<Driver> driver(new Driver(options, std::move(poller.value())));
+  driver->background_ = std::thread([raw = driver.get()] { raw->run_background(); });
+  return driver;
+}
+
+Driver::Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller)
+    : options_(options),
+      poller_(std::move(poller)),
+      staging_(options.buffer_size),
+      engine_(&staging_) {}
+
+Driver::~Driver() {
+  {
+    Lock lock(mutex_);
+    closing_ = true;
+    poller_->ring();
+    parked_.notify_all();
+  }
+  background_.join();
+}
+
+Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
+  Lock lock(mutex_);
+  oversubscribed_ = oversubscribed_ || hooks.local_ranks > options_.cores;
+  Group* group = engine_.add_group(std::move(config));
+  groups_.push_back({group, std::move(hooks)});
+  return group;
+}
+
+void Driver::remove_group(Group* group) {
+  Lock lock(mutex_);
+  std::erase_if(groups_, [group](const HookedGroup& held) { return held.group == group; });
+  engine_.remove_group(group);
+  oversubscribed_ = std::any_of(groups_.begin(), groups_.end(), [this](const HookedGroup& held) {
+    return held.hooks.local_ranks > options_.cores;
+  });
+  leave();
+}
+
+void Driver::fail_group(Group* group, const Status& status) {
+  Lock lock(mutex_);
+  engine_.fail_group(group, status);
+  leave();
+}
+
+Status Driver::group_status(const Group* group) {
+  Lock lock(mutex_);
+  return engine_.group_status(group);
+}
+
+size_t Driver::link_bytes(const Group* group) {
+  Lock lock(mutex_);
+  return engine_.link_bytes(group);
+}
+
+// Wakes those whose turn it may be now: for callers whose work has ended, and the next watcher.
+void Driver::leave() {
+  if (callers_ > 0 && watched_) poller_->ring();
+  if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
+}
+
+WorkState* Driver::submit(Group* group, Request request, bool wait_follows) {
+  const TimeNs now = now_ns();
+  const TimeNs deadline = request.deadline;
+  contenders_.fetch_add(1, std::memory_order_relaxed);
+  Lock lock(mutex_);
+  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  WorkState* work = engine_.submit(group, std::move(request), now, shared_from_this());
+  step(now);
+  if (wait_follows || work->done()) return work;
+  if (watched_) {
+    if (deadline < watched_until_) poller_->ring();
+  } else if (spinners_ == 0) {
+    parked_.notify_all();
+  }
+  return work;
+}
+
+bool Driver::step(TimeNs now) {
+  for (const HookedGroup& held : groups_) {
+    if (held.hooks.progress) held.hooks.progress();
+  }
+  const int before = engine_.active();
+  const bool moved = engine_.step(now);
+  if (callers_ > 0 && engine_.active() < before) {
+    parked_.notify_all();
+    if (watched_) poller_->ring();
+  }
+  return moved;
+}
+
+void Driver::set_armed(bool armed) {
+  if (armed == armed_) return;
+  armed_ = armed;
+  for (const HookedGroup& held : groups_) {
+    if (held.hooks.set_sleeping) held.hooks.set_sleeping(armed);
+  }
+}
+
+bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
+  ++spinners_;
+  set_armed(false);  // it looks itself
+  TimeNs now = now_ns();
+  const int64_t budget_us = options_.spin_us >= 0 ? options_.spin_us : kSpinUs;
+  TimeNs idle_since = now;
+  uint32_t yields = 0;
+  for (uint32_t number = 1; !work->done() && now < deadline; ++number) {
+    const bool looks = number % (oversubscribed_ ? kYieldsPerLook : kPassesPerLook) == 0;
+    if (looks) {
+      now = now_ns();
+      poller_->poll(0);
+    }
+    if (step(now)) {
+      idle_since = now;
+      yields = 0;
+      continue;
+    }
+    if (oversubscribed_) {
+      if (++yields > kYields) break;
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+    } else if (looks && now - idle_since > budget_us * 1000) {
+      break;
+    }
+    if (number % kPassesPerTurn == 0 && contenders_.load(std::memory_order_relaxed) > 0) {
+      lock.unlock();
+      sched_yield();
+      lock.lock();
+    }
+  }
+  --spinners_;
+  if (watched_) {
+    // Somebody sleeps in the poller, and must be rung again from here on.
+    set_armed(true);
+    step(now);
+  }
+  return work->done();
+}
+
+// Sleeps in the poller until something happens; then does what there is to do.
+void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
+  watched_ = true;
+  watched_until_ = std::min(until, engine_.next_deadline());
+  engine_.before_sleep();
+  set_armed(true);
+  // What was written before the peers saw that they have to ring is found by looking once more.
+  bool moved = poller_->poll(0);
+  moved |= step(now_ns());
+  if (!moved && !closing_ && !(work != nullptr && work->done())) {
+    const int64_t timeout_ms = watched_until_ == kNever ? -1 : left_ms(watched_until_, now_ns());
+    lock.unlock();
+    poller_->poll(timeout_ms);
+    lock.lock();
+  }
+  watched_ = false;
+  set_armed(false);
+  while (step(now_ns())) {
+  }
+}
+
+bool Driver::wait(WorkState* work, TimeNs deadline) {
+  contenders_.fetch_add(1, std::memory_order_relaxed);
+  Lock lock(mutex_);
+  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  bool done = work->done() || spin(lock, work, deadline);
+  if (!done) {
+    ++callers_;
+    while (!(done = work->done()) && now_ns() < deadline) {
+      if (!watched_) {
+        watch(lock, work, deadline);
+        continue;
+      }
+      if (callers_ == 1) poller_->ring();  // the background thread is there, and makes room
+      if (deadline == kNever) {
+        parked_.wait(lock);
+      } else {
+        parked_.wait_for(lock, std::chrono::milliseconds(left_ms(deadline, now_ns())));
+      }
+    }
+    --callers_;
+  }
+  leave();
+  return done;
+}
+
+void Driver::nudge() {
+  Lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  poller_->poll(0);
+  step(now_ns());
+}
+
+void Driver::run_background() {
+  Lock lock(mutex_);
+  while (!closing_) {
+    if (callers_ > 0 || spinners_ > 0 || watched_ || engine_.active() == 0) {
+      parked_.wait(lock);
+      continue;
+    }
+    watch(lock, nullptr, kNever);
+    if (callers_ > 0) parked_.notify_all();
+  }
+}
+
+void Driver::complete(std::function<void()> fn) { completions_.call(std::move(fn)); }
+
+}  // namespace ciuic::engine

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// driver.h: who steps the engine, and when threads sleep.
+//
+// Callers drive: a thread in wait() steps the engine itself, for all groups. It spins for a bounded
+// time (with more ranks than cores not at all: it yields a few times), then sleeps in the poller,
+// from where a peer's write to a shared segment rings it, or a socket wakes it. One thread at a
+// time is there, the watcher; other waiting threads are parked until their work has ended or the
+// watch is free. The background thread watches only while operations are under way and no caller is
+// there; it never spins. Functions given to Work::on_done() run on threads for completions.
+//
+// Any thread may call. Lives as long as a communicator or a Work refers to it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "drivers/posix/poller.h"
+#include "engine/completions.h"
+#include "engine/engine.h"
+#include "engine/work_state.h"
+#include "memory/staging_pool.h"
+
+namespace ciuic::engine {
+
+struct DriverOptions {
+  size_t buffer_size = size_t{1} << 26;
+  int64_t spin_us = -1;  // -1: 200, none where ranks outnumber cores
+  int cores = 1;         // that this process may use
+};
+
+// What the driver needs of a group beside its links.
+struct GroupHooks {
+  std::function<void(bool)> set_sleeping;  // tells peers to ring; may be empty
+  std::function<bool()> progress;          // accepts connections; may be empty
+  int local_ranks = 1;                     // of the group, on this host
+};
+
+class Driver final : public WorkDriver, public std::enable_shared_from_this<Driver> {
+ public:
+  static Result<std::shared_ptr<Driver>> create(const DriverOptions& options);
+  ~Driver() override;
+
+  posix::Poller* poller() { return poller_.get(); }
+
+  Group* add_group(GroupConfig config, GroupHooks hooks);
+  void remove_group(Group* group);
+  void fail_group(Group* group, const Status& status);
+  Status group_status(const Group* group);
+
+  // `wait_follows`: the caller is about to wait, so that nobody else need be woken.
+  WorkState* submit(Group* group, Request request, bool wait_follows);
+
+  bool wait(WorkState* work, TimeNs deadline) override;
+  void nudge() override;
+  void complete(std::function<void()> fn) override;
+
+  size_t staging_bytes() const { return staging_.held(); }
+  size_t link_bytes(const Group* group);
+
+ private:
+  Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller);
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  struct HookedGroup {
+    Group* group = nullptr;
+    GroupHooks hooks;
+  };
+
+  bool step(TimeNs now);
+  bool spin(Lock& lock, WorkState* work, TimeNs deadline);
+  void watch(Lock& lock, const WorkState* work, TimeNs until);
+  void set_armed(bool armed);
+  void leave();
+  void run_background();
+
+  DriverOptions options_;
+  std::unique_ptr<posix::Poller> poller_;
+  memory::StagingPool staging_;
+
+  std::mutex mutex_;  // guards the engine, and all that follows but the atomics
+  Engine engine_;
+  std::vector<HookedGroup> groups_;
+  std::condition_variable parked_;
+  std::atomic<int> contenders_{0};  // threads that want the mutex from one that spins
+  int spinners_ = 0;
+  int callers_ = 0;  // in wait(), no longer spinning
+  bool watched_ = false;
+  bool armed_ = false;
+  TimeNs watched_until_ = kNever;
+  bool oversubscribed_ = false;
+  bool closing_ = false;
+  std::thread background_;
+
+  Completions completions_;
+};
+
+}  // namespace ciuic::engine
