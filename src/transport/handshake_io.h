@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// handshake_io.h: runs a Handshake over a non-blocking socket, a piece at a time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ciuic/status.h"
+#include "security/handshake.h"
+
+namespace ciuic::transport {
+
+// What a connection of this folder is for (security::Identity::purpose).
+inline constexpr uint32_t kTcpLinkPurpose = 16;
+inline constexpr uint32_t kLocalPairPurpose = 17;
+
+class HandshakeIo {
+ public:
+  explicit HandshakeIo(security::Handshake handshake) : handshake_(std::move(handshake)) {}
+
+  // True: over, both ends have proven themselves and all was sent. False: goes on when the socket
+  // is readable or writable again. An error is final; kPeerLost: the connection ended first.
+  Result<bool> progress(int fd);
+
+  const security::Identity& peer() const { return handshake_.peer(); }
+
+ private:
+  security::Handshake handshake_;
+  std::string received_;
+};
+
+}  // namespace ciuic::transport
