@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// tcp_acceptor.h: takes a group's incoming connections and hands them to the links that await them.
+//
+// Links drive it while they are not connected, so nobody else needs to. Who does not prove the
+// secret is turned away and counted. One engine thread at a time; links hold a share of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "ciuic/status.h"
+#include "drivers/posix/poller.h"
+#include "drivers/posix/unique_fd.h"
+#include "security/handshake.h"
+#include "transport/handshake_io.h"
+
+namespace ciuic::transport::tcp {
+
+class TcpLink;
+
+struct TcpAcceptorOptions {
+  std::vector<posix::UniqueFd> listeners;  // non-blocking, as of posix::listen_at()
+  std::string secret;
+  security::Identity identity;      // job, epoch, group, and this rank as `to`
+  posix::Poller* poller = nullptr;  // outlives it
+};
+
+class TcpAcceptor {
+ public:
+  static Result<std::shared_ptr<TcpAcceptor>> create(TcpAcceptorOptions options);
+  ~TcpAcceptor();
+  TcpAcceptor(const TcpAcceptor&) = delete;
+  TcpAcceptor& operator=(const TcpAcceptor&) = delete;
+
+  // Accepts and proves what can be now. Two loads where there is nothing to do.
+  bool progress();
+
+  // The link that a proven connection of `rank` goes to, until forget().
+  void await(int rank, TcpLink* link) { links_[rank] = link; }
+  void forget(int rank) { links_.erase(rank); }
+
+  uint64_t strangers() const { return strangers_; }  // turned away: not proven, or not awaited
+
+ private:
+  // Who connects and says nothing: at most so many at once, then the oldest has to go.
+  static constexpr size_t kMaxPending = 64;
+  static constexpr int64_t kHandshakeMs = 10'000;
+
+  struct Pending {
+    posix::UniqueFd fd;
+    HandshakeIo handshake;
+    TimeNs deadline;
+    std::atomic<uint32_t> ready{0};
+    Pending(posix::UniqueFd socket, security::Handshake proof, TimeNs until)
+        : fd(std::move(socket)), handshake(std::move(proof)), deadline(until) {}
+  };
+
+  explicit TcpAcceptor(TcpAcceptorOptions options) : options_(std::move(options)) {}
+
+  bool accept_waiting();
+  bool prove_pending();
+  void hand_over(Pending* pending);
+  void turn_away(std::list<Pending>::iterator pending);
+
+  TcpAcceptorOptions options_;
+  std::atomic<uint32_t> ready_{0};  // of all listeners
+  std::list<Pending> pending_;      // oldest first
+  std::unordered_map<int, TcpLink*> links_;
+  uint64_t strangers_ = 0;
+};
+
+}  // namespace ciuic::transport::tcp
