@@ -27,6 +27,7 @@ static constexpr uint8_t kHandshakeVersion = 1;
 static constexpr uint8_t kConnecting = 1;
 static constexpr uint8_t kAccepting = 2;
 static constexpr size_t kSecretBytes = 32;
+static constexpr size_t kLeastSecretBytes = 16;
 static constexpr size_t kNonceBytes = 32;
 static constexpr size_t kMacBytes = openssl::kHmacBytes;
 static constexpr size_t kJobBytes = 64;
@@ -178,8 +179,8 @@ Status Handshake::receive(const std::string& bytes) {
   const bool exact = bytes.size() == wanted() && !bytes.empty();
   stage_ = Stage::kFailed;  // whatever goes wrong below, it is over
   if (!exact) return Status(StatusCode::kInvalidArgument, "handshake message of another size");
-  if (secret_.size() < kSecretBytes) {
-    return Status(StatusCode::kPermission, "the job's secret has fewer than 32 bytes");
+  if (secret_.size() < kLeastSecretBytes) {
+    return Status(StatusCode::kPermission, "the job's secret has fewer than 16 bytes");
   }
   switch (stage) {
     case Stage::kAwaitHello: return take_hello(bytes);

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// interfaces.cc: getifaddrs(), and the choice among what it lists.
+
+#include "topology/interfaces.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <memory>
+
+#include "drivers/posix/address.h"
+#include "drivers/posix/system_status.h"
+
+namespace ciuic::topology {
+
+static bool is_container(const std::string& name) {
+  for (const char* prefix : {"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman",
+                             "lxcbr", "lxdbr", "kube-"}) {
+    if (name.starts_with(prefix)) return true;
+  }
+  return ::access(("/sys/class/net/" + name + "/bridge").c_str(), F_OK) == 0;
+}
+
+Result<std::vector<Interface>> list_interfaces() {
+  ifaddrs* first = nullptr;
+  if (getifaddrs(&first) != 0) return posix::system_status("getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> list(first, &freeifaddrs);
+  std::vector<Interface> interfaces;
+  std::map<std::string, size_t> index;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    const auto [place, added] = index.try_emplace(entry->ifa_name, interfaces.size());
+    if (added) {
+      Interface interface;
+      interface.name = entry->ifa_name;
+      interface.up = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_RUNNING) != 0;
+      interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+      interface.container = is_container(interface.name);
+      interfaces.push_back(std::move(interface));
+    }
+    if (entry->ifa_addr == nullptr) continue;
+    Result<posix::Address> address = posix::from_socket_address(entry->ifa_addr);
+    if (address.ok()) interfaces[place->second].addresses.push_back(address->text);
+  }
+  return interfaces;
+}
+
+static bool is_link_local(const std::string& text) {
+  return text.starts_with("fe80:") || text.starts_with("169.254.");
+}
+
+static bool is_loopback_text(const std::string& text) {
+  return posix::Address{text, 0}.is_loopback();
+}
+
+static bool holds(const Interface& interface, const std::string& address) {
+  return !address.empty() && std::find(interface.addresses.begin(), interface.addresses.end(),
+                                       address) != interface.addresses.end();
+}
+
+static Status no_interface(const std::vector<Interface>& interfaces, const std::string& ifname,
+                           const char* why) {
+  std::string names;
+  for (const Interface& interface : interfaces) {
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", interface.name,
+                         interface.addresses.empty()
+                             ? "no address"
+                             : fmt::to_string(fmt::join(interface.addresses, " ")));
+  }
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("CIUIC_SOCKET_IFNAME={}: {}; there are: {}", ifname, why, names));
+}
+
+// The interface of that name alone, whatever else speaks against it.
+static Result<Pick> pick_named(const std::vector<Interface>& interfaces,
+                               const std::string& ifname) {
+  Pick result;
+  const auto named = std::find_if(interfaces.begin(), interfaces.end(),
+                                  [&](const Interface& i) { return i.name == ifname; });
+  if (named == interfaces.end()) {
+    return no_interface(interfaces, ifname, "there is no interface of that exact name");
+  }
+  if (!named->up) return no_interface(interfaces, ifname, "the interface is down");
+  for (const Interface& interface : interfaces) {
+    if (interface.name != ifname) {
+      result.rejected.push_back({interface.name, "CIUIC_SOCKET_IFNAME names " + ifname});
+    }
+  }
+  result.addresses = named->addresses;
+  std::stable_partition(result.addresses.begin(), result.addresses.end(),
+                        [](const std::string& a) { return !is_link_local(a); });
+  if (result.addresses.empty()) return no_interface(interfaces, ifname, "it has no address");
+  result.interface_name = ifname;
+  return result;
+}
+
+struct Candidate {
+  int rank = 0;  // smaller is better
+  std::string address;
+  std::string interface_name;
+};
+
+static constexpr int kOnTheWay = 0;
+static constexpr int kPlain = 2;
+static constexpr int kLastResort = 4;
+
+// How good the addresses of one interface are, or why it has none.
+static void judge(const Interface& interface, const PickRequest& request,
+                  std::vector<Candidate>* candidates, Pick* result) {
+  if (interface.loopback) {
+    for (const std::string& address : interface.addresses) {
+      if (interface.up && is_loopback_text(address)) result->loopback.push_back(address);
+    }
+    result->rejected.push_back({interface.name, "loopback: other hosts cannot reach it"});
+    return;
+  }
+  if (!interface.up || interface.addresses.empty()) {
+    result->rejected.push_back({interface.name, interface.up ? "no address" : "down"});
+    return;
+  }
+  const bool on_the_way = holds(interface, request.source);
+  for (const std::string& address : interface.addresses) {
+    if (is_loopback_text(address)) {
+      result->rejected.push_back({address, "loopback: other hosts cannot reach it"});
+    } else if (address == request.source) {
+      candidates->push_back({kOnTheWay, address, interface.name});
+    } else if (is_link_local(address) || (interface.container && !on_the_way)) {
+      candidates->push_back({kLastResort, address, interface.name});
+    } else {
+      candidates->push_back({on_the_way ? kOnTheWay + 1 : kPlain, address, interface.name});
+    }
+  }
+}
+
+Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request) {
+  Result<Pick> result = Pick{};
+  if (!request.ifname.empty()) result = pick_named(interfaces, request.ifname);
+  if (!result.ok()) return result;
+
+  std::vector<Candidate> candidates;
+  Pick any;
+  for (const Interface& interface : interfaces) judge(interface, request, &candidates, &any);
+  std::sort(any.loopback.begin(), any.loopback.end());  // 127.0.0.1 before ::1
+  result->loopback = any.loopback;
+  if (!request.ifname.empty()) return result;
+
+  result->rejected = any.rejected;
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
+  const bool last_resort = !candidates.empty() && candidates.front().rank == kLastResort;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.rank == kLastResort && !last_resort) {
+      result->rejected.push_back({candidate.interface_name + " " + candidate.address,
+                                  is_link_local(candidate.address)
+                                      ? "link-local, and others are routable"
+                                      : "a container's network, and there are others"});
+      continue;
+    }
+    if (result->addresses.empty()) result->interface_name = candidate.interface_name;
+    result->addresses.push_back(candidate.address);
+  }
+  if (result->addresses.empty()) result->interface_name = "lo";
+  return result;
+}
+
+}  // namespace ciuic::topology

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// interfaces.h: this host's network interfaces, and which of their addresses peers shall be given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ciuic/status.h"
+
+namespace ciuic::topology {
+
+struct Interface {
+  std::string name;
+  bool up = false;  // switched on, with a carrier
+  bool loopback = false;
+  bool container = false;              // a bridge, or the near end of a container's cable
+  std::vector<std::string> addresses;  // numeric, both families
+};
+
+Result<std::vector<Interface>> list_interfaces();
+
+struct PickRequest {
+  std::string ifname;  // CIUIC_SOCKET_IFNAME, an exact name; empty: any
+  std::string source;  // this host's address on the way to the rendezvous; empty: not known
+};
+
+struct Rejected {
+  std::string what;  // an interface or an address
+  std::string why;
+};
+
+struct Pick {
+  std::vector<std::string> addresses;  // what other machines may try, the best first
+  std::vector<std::string> loopback;   // for processes of this machine only
+  std::string interface_name;          // of the first address; "lo" where there is no other
+  std::vector<Rejected> rejected;
+};
+
+// Pure. An address of the interface that leads to the rendezvous comes first, then those of other
+// interfaces. Loopback (127.0.1.1 too) never stands among `addresses`, unless `ifname` asks for it.
+// Link-local addresses and containers' bridges are taken only where nothing else is left.
+// kInvalidArgument: no such interface, or no address on it; lists those that there are.
+Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request);
+
+}  // namespace ciuic::topology
