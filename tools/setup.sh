@@ -81,7 +81,7 @@ install_package() {
   # --no-build-isolation: with the pinned build tools, and incrementally. The launcher makes rebuilds
   # of what other build folders have compiled nearly free.
   .venv/bin/pip install --disable-pip-version-check -q --no-deps --no-build-isolation \
-    -Cbuild-dir=build/package -Ccmake.define.CIUIC_WERROR=ON .
+    --config-settings=build-dir=build/package --config-settings=cmake.define.CIUIC_WERROR=ON .
 }
 
 sources_key() {
