@@ -24,7 +24,7 @@ class Layout {
   int size() const { return static_cast<int>(host_of_.size()); }
   int hosts() const { return static_cast<int>(ranks_on_.size()); }
   int host_of(int rank) const { return host_of_[rank]; }
-  int local_index(int rank) const { return local_index_[rank]; }             // within its host
+  int local_index(int rank) const { return local_index_[rank]; }                // within its host
   const std::vector<int>& ranks_on(int host) const { return ranks_on_[host]; }  // ascending
   bool same_host(int a, int b) const { return host_of_[a] == host_of_[b]; }
   int smallest_host() const;  // ranks on the host with the fewest
