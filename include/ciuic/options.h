@@ -24,11 +24,13 @@ struct CommunicatorOptions {
   std::shared_ptr<Store> store;
   std::string group_name = "default";
 
-  // Milliseconds for the join, and for each operation that names no time of its own.
-  int64_t timeout_ms = kDefaultTimeoutMs;
+  // Milliseconds for the join, and for each operation that names no time of its own. -1:
+  // CIUIC_TIMEOUT_MS, else kDefaultTimeoutMs.
+  int64_t timeout_ms = -1;
 
-  // Bytes of staging memory at most, shared segments and socket buffers beside it.
-  size_t buffer_size = kDefaultBufferSize;
+  // Bytes of staging memory at most, shared segments and socket buffers beside it; alike on all
+  // ranks. 0: CIUIC_BUFFER_SIZE, else kDefaultBufferSize.
+  size_t buffer_size = 0;
 };
 
 // An opaque stream of a device; none yet takes work.
@@ -40,6 +42,9 @@ struct Stream {
 struct OperationOptions {
   int64_t timeout_ms = -1;  // from the call to the result; -1: the communicator's
   Stream stream = {};
+
+  // The caller waits for the Work at once: nobody else is woken to make it progress.
+  bool wait_follows = false;
 };
 
 }  // namespace ciuic

@@ -106,9 +106,6 @@ WorkState* Driver::submit(Group* group, Request request, bool wait_follows) {
 }
 
 bool Driver::step(TimeNs now) {
-  for (const HookedGroup& held : groups_) {
-    if (held.hooks.progress) held.hooks.progress();
-  }
   const int before = engine_.active();
   const bool moved = engine_.step(now);
   if (callers_ > 0 && engine_.active() < before) {

@@ -36,7 +36,6 @@ struct DriverOptions {
 // What the driver needs of a group beside its links.
 struct GroupHooks {
   std::function<void(bool)> set_sleeping;  // tells peers to ring; may be empty
-  std::function<bool()> progress;          // accepts connections; may be empty
   int local_ranks = 1;                     // of the group, on this host
 };
 

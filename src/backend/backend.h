@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// backend.h: who carries a group's operations out. A communicator has one.
+#pragma once
+
+#include <cstddef>
+
+#include "ciuic/status.h"
+#include "ciuic/work.h"
+#include "collective/arguments.h"
+
+namespace ciuic::backend {
+
+struct Capabilities {
+  const char* name = "";   // "native"
+  bool cuda = false;       // takes tensors on a GPU
+  bool can_abort = false;  // abort() ends operations that are under way
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Capabilities capabilities() const = 0;
+
+  // Starts the operation. Returned errors are the caller's mistakes, and nothing was sent.
+  virtual Result<Work> submit(const collective::Arguments& arguments) = 0;
+
+  // Lets operations progress, without blocking. Work::wait() does so by itself.
+  virtual void progress() = 0;
+
+  // Ends all operations with `status`, and the group with them. Idempotent: the first status stays.
+  virtual void abort(const Status& status) = 0;
+
+  // Leaves the group: peers are told, what is in flight ends with kAborted, connections and memory
+  // are given back. Idempotent. Operations may not be submitted any more.
+  virtual void close() = 0;
+
+  // Ok, or how the group has ended.
+  virtual Status status() = 0;
+
+  virtual size_t staging_bytes() = 0;
+  virtual size_t link_bytes() = 0;
+};
+
+}  // namespace ciuic::backend

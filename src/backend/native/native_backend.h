@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// native_backend.h: our own engine as a backend: plans over shared memory, TCP and RDMA.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "backend/backend.h"
+#include "collective/chooser.h"
+#include "engine/driver.h"
+
+namespace ciuic::backend {
+
+struct NativeOptions {
+  std::shared_ptr<engine::Driver> driver;
+  engine::GroupConfig group;
+  engine::GroupHooks hooks;
+  collective::Chooser chooser;
+  int64_t timeout_ms = kDefaultTimeoutMs;
+};
+
+class NativeBackend final : public Backend {
+ public:
+  explicit NativeBackend(NativeOptions options);
+  ~NativeBackend() override;  // close()
+
+  Capabilities capabilities() const override;
+  Result<Work> submit(const collective::Arguments& arguments) override;
+  void progress() override;
+  void abort(const Status& status) override;
+  void close() override;
+  Status status() override;
+  size_t staging_bytes() override;
+  size_t link_bytes() override;
+
+ private:
+  std::shared_ptr<engine::Driver> driver_;
+  std::mutex mutex_;  // guards what follows, and that calls are numbered in the order of submit()
+  engine::Group* group_ = nullptr;  // null once closed
+  collective::Chooser chooser_;
+  int64_t timeout_ms_;
+};
+
+}  // namespace ciuic::backend

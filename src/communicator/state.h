@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// state.h: what a Communicator holds. Inner to the communicator.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backend/backend.h"
+#include "ciuic/communicator.h"
+
+namespace ciuic {
+
+struct Communicator::State {
+  int rank = 0;
+  int size = 1;
+  std::unique_ptr<backend::Backend> backend;
+  size_t segment_bytes = 0;
+  std::string description;  // describe(), settled at the join
+
+  uint32_t made_in = 0;  // fork_generation()
+  std::atomic<bool> closed{false};
+
+  Result<Work> submit(const collective::Arguments& arguments);
+};
+
+}  // namespace ciuic
