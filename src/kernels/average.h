@@ -6,7 +6,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 
 namespace ciuic::kernels {
@@ -18,19 +17,18 @@ struct AverageFactors {
 };
 
 // k = ceil(log2 ranks).
-inline int average_exponent(int ranks) {
+constexpr int average_exponent(int ranks) {
   return static_cast<int>(std::bit_width(static_cast<uint32_t>(ranks - 1)));
 }
 
 template <typename T>
-AverageFactors<T> average_factors(int ranks) {
-  const int exponent = average_exponent(ranks);
-  return {static_cast<T>(std::ldexp(1.0, -exponent)),
-          static_cast<T>(std::ldexp(1.0, exponent) / ranks)};
+constexpr AverageFactors<T> average_factors(int ranks) {
+  const auto power = static_cast<double>(uint64_t{1} << average_exponent(ranks));
+  return {static_cast<T>(1.0 / power), static_cast<T>(power / ranks)};
 }
 
 // For 16-bit floats, which are added in float32 and have nothing left to scale at the end.
-inline AverageFactors<float> average_factors_of_half(int ranks) {
+constexpr AverageFactors<float> average_factors_of_half(int ranks) {
   return {1.0F / static_cast<float>(ranks), 1.0F};
 }
 

@@ -38,6 +38,15 @@ void reduce_simd(const Reduction& reduction, std::span<const Operand> operands, 
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// One call's arguments, the same for every format.
+struct Call {
+  std::span<const Operand> operands;
+  bool final;
+  int ranks;
+  std::byte* target;
+  size_t count;
+};
+
 // IEEE 754-2019 minimum (or maximum) of vectors of floats: see extreme() in reduce_scalar.cc.
 template <bool larger, class V>
 HWY_INLINE V extreme(V a, V b) {
@@ -54,10 +63,10 @@ HWY_INLINE V canonical(D d, V v) {
 }
 
 // float32 and float64.
-template <typename T>
+template <typename T, class D = hn::ScalableTag<T> >
 struct Wide {
-  using D = hn::ScalableTag<T>;
   using Vec = hn::Vec<D>;
+  using Single = Wide<T, hn::CappedTag<T, 1> >;
   static constexpr size_t kElementBytes = sizeof(T);
 
   static size_t lanes() { return hn::Lanes(D()); }
@@ -72,7 +81,7 @@ struct Wide {
   static Vec max(Vec a, Vec b) { return extreme<true>(a, b); }
 
   struct Scale {
-    explicit Scale(int ranks) : factors(average_factors<T>(ranks)) {}
+    explicit Scale(const Call& call) : factors(average_factors<T>(call.ranks)) {}
     Vec read(Vec v, bool raw) const { return hn::Mul(v, hn::Set(D(), raw ? factors.raw : T{1})); }
     Vec finish(Vec v) const { return hn::Mul(v, hn::Set(D(), factors.final)); }
     AverageFactors<T> factors;
@@ -199,6 +208,7 @@ struct HalfCodec {
 template <class Codec>
 struct Narrow {
   using Vec = FloatPair;
+  using Single = void;
   static constexpr size_t kElementBytes = 2;
 
   static size_t lanes() { return 2 * hn::Lanes(FloatTag()); }
@@ -213,7 +223,7 @@ struct Narrow {
   static Vec max(Vec x, Vec y) { return {extreme<true>(x.a, y.a), extreme<true>(x.b, y.b)}; }
 
   struct Scale {
-    explicit Scale(int ranks) : raw_factor(average_factors_of_half(ranks).raw) {}
+    explicit Scale(const Call& call) : raw_factor(average_factors_of_half(call.ranks).raw) {}
     Vec read(Vec v, bool raw) const {
       const Float factor = hn::Set(FloatTag(), raw ? raw_factor : 1.0F);
       return {hn::Mul(v.a, factor), hn::Mul(v.b, factor)};
@@ -224,10 +234,10 @@ struct Narrow {
 };
 
 // Integers are added and multiplied as unsigned ones, which wrap.
-template <typename T>
+template <typename T, class D = hn::ScalableTag<T> >
 struct Integer {
-  using D = hn::ScalableTag<T>;
   using Vec = hn::Vec<D>;
+  using Single = std::conditional_t<sizeof(T) == 1, void, Integer<T, hn::CappedTag<T, 1> > >;
   static constexpr size_t kElementBytes = sizeof(T);
 
   static size_t lanes() { return hn::Lanes(D()); }
@@ -248,16 +258,16 @@ struct Integer {
   }
 
   struct Scale {
-    explicit Scale(int divisor) : ranks(divisor) {}
+    explicit Scale(const Call& call) : ranks(call.ranks) {}
     Vec read(Vec v, bool /*raw*/) const { return v; }
     Vec finish(Vec v) const {
       if (ranks == 1) return v;
-      if constexpr (sizeof(T) == 4) {
-        return quotient_of_32_bits(v, ranks);
-      } else if constexpr (sizeof(T) == 8) {
-        return quotient_of_64_bits(v, ranks);
-      } else {
+      if constexpr (sizeof(T) == 1) {
         return quotient_of_8_bits(v, ranks);
+      } else if constexpr (sizeof(T) == 4 && !std::is_same_v<D, hn::CappedTag<T, 1> >) {
+        return quotient_of_32_bits(v, ranks);
+      } else {
+        return quotient_one_by_one(v, ranks);
       }
     }
     int ranks;
@@ -266,8 +276,8 @@ struct Integer {
  private:
   // (2^32 h + l) (2^32 H + L) = 2^32 (h L + l H) + l L, the rest being beyond 64 bits.
   static Vec product_of_64_bits(Vec a, Vec b) {
-    const BitsTag d32;
-    const hn::ScalableTag<uint64_t> d64;
+    const hn::Repartition<uint32_t, D> d32;
+    const hn::RebindToUnsigned<D> d64;
     const auto low_a = hn::BitCast(d32, a);
     const auto low_b = hn::BitCast(d32, b);
     const auto high_a = hn::BitCast(d32, hn::ShiftRight<32>(hn::BitCast(d64, a)));
@@ -296,7 +306,7 @@ struct Integer {
     return hn::Combine(D(), hn::DemoteTo(half, high), hn::DemoteTo(half, low));
   }
 
-  static Vec quotient_of_64_bits(Vec v, int divisor) {
+  static Vec quotient_one_by_one(Vec v, int divisor) {
     HWY_ALIGN T numbers[HWY_MAX_BYTES / sizeof(T)];
     hn::Store(v, D(), numbers);
     for (size_t i = 0; i < lanes(); ++i) numbers[i] = static_cast<T>(numbers[i] / divisor);
@@ -328,34 +338,18 @@ HWY_INLINE Vec combine(Vec a, Vec b) {
   }
 }
 
-// One call's arguments, the same for every format.
-struct Call {
-  std::span<const Operand> operands;
-  bool final;
-  int ranks;
-  std::byte* target;
-  size_t count;
-};
-
 // `fixed` is the number of operands where it is known at compile time, else 0.
 template <class Format, ReduceOp op, size_t fixed>
 class Fold {
  public:
-  explicit Fold(const Call& call)
-      : operands_(call.operands.data()),
-        size_(fixed != 0 ? fixed : call.operands.size()),
-        finish_(call.final),
-        scale_(call.ranks) {}
+  explicit Fold(const Call& call) : call_(call), operands_(call.operands.data()), scale_(call) {}
 
-  template <size_t other>
-  explicit Fold(const Fold<Format, op, other>& fold)
-      : operands_(fold.operands_), size_(fold.size()), finish_(fold.finish_), scale_(fold.scale_) {}
-
-  void run(std::byte* target, size_t count) const {
+  void run() const {
+    std::byte* target = call_.target;
     constexpr size_t kBytes = Format::kElementBytes;
     const size_t lanes = Format::lanes();
     const size_t step = lanes * kBytes;
-    const size_t end = count * kBytes;
+    const size_t end = call_.count * kBytes;
     size_t at = 0;
     // Two vectors at a time: the second one's loads overlap the first one's arithmetic.
     for (; at + 2 * step <= end; at += 2 * step) {
@@ -373,8 +367,11 @@ class Fold {
       for (size_t j = 1; j < size(); ++j) x = combine<Format, op>(x, read(j, at));
       Format::store(finish(x), target + at);
     }
-    // One function for all numbers of operands.
-    if (at < end) Fold<Format, op, 0>(*this).run_tail(target, at, end - at);
+    if constexpr (std::is_void_v<typename Format::Single>) {
+      if (at < end) run_tail(target, at, end - at);
+    } else {
+      Fold<typename Format::Single, op, fixed>(call_).run_singly(target, at, end);
+    }
   }
 
  private:
@@ -383,7 +380,7 @@ class Fold {
 
   using Vec = typename Format::Vec;
 
-  size_t size() const { return fixed != 0 ? fixed : size_; }
+  size_t size() const { return fixed != 0 ? fixed : call_.operands.size(); }
 
   HWY_INLINE Vec scaled(Vec v, size_t j) const {
     if constexpr (op == ReduceOp::kAvg) return scale_.read(v, operands_[j].raw);
@@ -396,9 +393,18 @@ class Fold {
 
   HWY_INLINE Vec finish(Vec v) const {
     if constexpr (op == ReduceOp::kAvg) {
-      if (finish_) return scale_.finish(v);
+      if (call_.final) return scale_.finish(v);
     }
     return v;
+  }
+
+  // Where Format is that of a single element.
+  HWY_INLINE void run_singly(std::byte* target, size_t at, size_t end) const {
+    for (; at < end; at += Format::kElementBytes) {
+      Vec x = read(0, at);
+      for (size_t j = 1; j < size(); ++j) x = combine<Format, op>(x, read(j, at));
+      Format::store(finish(x), target + at);
+    }
   }
 
   // Less than a vector is left: nothing beyond it is read or written.
@@ -414,18 +420,21 @@ class Fold {
     std::memcpy(target + at, vector, bytes);
   }
 
+  struct NoScale {
+    explicit NoScale(const Call& /*call*/) {}
+  };
+
+  const Call& call_;
   const Operand* operands_;
-  size_t size_;
-  bool finish_;
-  typename Format::Scale scale_;
+  std::conditional_t<op == ReduceOp::kAvg, typename Format::Scale, NoScale> scale_;
 };
 
 template <class Format, ReduceOp op>
 void fold(const Call& call) {
   switch (call.operands.size()) {
-    case 2: return Fold<Format, op, 2>(call).run(call.target, call.count);
-    case 3: return Fold<Format, op, 3>(call).run(call.target, call.count);
-    default: return Fold<Format, op, 0>(call).run(call.target, call.count);
+    case 2: return Fold<Format, op, 2>(call).run();
+    case 3: return Fold<Format, op, 3>(call).run();
+    default: return Fold<Format, op, 0>(call).run();
   }
 }
 
