@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// tuner.cc: which algorithm a call gets.
+
+#include "tuner/tuner.h"
+
+#include <algorithm>
+
+namespace ciuic::tuner {
+
+using plan::Algorithm;
+using plan::Layout;
+using plan::Operation;
+
+static int64_t bytes_of(const Call& call) {
+  return call.count * static_cast<int64_t>(size_of(call.dtype));
+}
+
+static Algorithm choose_on_one_host(const Call& call, int size, const TuningTable& table) {
+  const int64_t bytes = bytes_of(call);
+  switch (call.operation) {
+    case Operation::kAllReduce:
+      return bytes <= table.one_shot_read_bytes / size ? Algorithm::kOneShot : Algorithm::kTwoShot;
+    case Operation::kReduce:
+      // With up to three ranks the parts save the root nothing.
+      return bytes <= table.direct_reduce_bytes || size <= 3 ? Algorithm::kDirect
+                                                             : Algorithm::kTwoShot;
+    default: return Algorithm::kDirect;
+  }
+}
+
+static Algorithm choose_across_hosts(const Call& call, int size, const TuningTable& table) {
+  const int64_t bytes = bytes_of(call);
+  switch (call.operation) {
+    case Operation::kAllReduce:
+      return bytes <= table.doubling_bytes ? Algorithm::kRecursiveDoubling : Algorithm::kRing;
+    case Operation::kAllGather:
+      return bytes <= table.direct_gather_bytes / size ? Algorithm::kDirect : Algorithm::kRing;
+    case Operation::kBarrier: return Algorithm::kDissemination;
+    default: return Algorithm::kBinomial;
+  }
+}
+
+static Algorithm choose_two_level(const Call& call, const Layout& layout,
+                                  const TuningTable& table) {
+  if (call.operation != Operation::kAllReduce) return Algorithm::kTwoLevel;
+  const int64_t bytes = bytes_of(call);
+  if (bytes <= table.two_level_single_bytes) return Algorithm::kTwoLevel;
+  if (bytes > table.two_level_doubling_bytes) return Algorithm::kTwoLevelRing;
+  return layout.smallest_host() > 1 ? Algorithm::kTwoLevelSharded : Algorithm::kTwoLevel;
+}
+
+size_t choose_chunk_bytes(const Call& call, Algorithm algorithm, const Layout& layout,
+                          const TuningTable& table) {
+  if (layout.hosts() == layout.size() && layout.size() > 1) {
+    return static_cast<size_t>(table.tcp_chunk_bytes);
+  }
+  const int64_t most = table.shm_chunk_bytes;
+  if (algorithm != Algorithm::kTwoShot) return static_cast<size_t>(most);
+  const int64_t block = bytes_of(call) / layout.size();
+  if (block <= most) return static_cast<size_t>(most);
+  // Equal chunks, two a block at least: the last one is not a small rest, and one is added up while
+  // the next is on its way. Whole pages, which hold whole elements of every type.
+  constexpr int64_t kPage = 4096;
+  const int64_t chunks = std::max<int64_t>(2, (block + most - 1) / most);
+  const int64_t chunk = (block + chunks - 1) / chunks;
+  const int64_t least = std::min<int64_t>(4 * kPage, most);
+  return static_cast<size_t>(std::clamp((chunk + kPage - 1) / kPage * kPage, least, most));
+}
+
+Choice choose(const Call& call, const Layout& layout, const TuningTable& table) {
+  Choice choice;
+  if (layout.hosts() == 1) {
+    choice.algorithm = choose_on_one_host(call, layout.size(), table);
+  } else if (layout.hosts() == layout.size()) {
+    choice.algorithm = choose_across_hosts(call, layout.size(), table);
+  } else {
+    choice.algorithm = choose_two_level(call, layout, table);
+  }
+  choice.chunk_bytes = choose_chunk_bytes(call, choice.algorithm, layout, table);
+  return choice;
+}
+
+}  // namespace ciuic::tuner
