@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start the ranks: one command line becomes N processes, unless a launcher made them already."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from typing import NoReturn
+
+from deepseek.options import OptionError
+
+# Names the terminal of the user's line to rank 0, whose own output may be a launcher's pipe.
+TERMINAL = "CIUIC_EXAMPLE_TERMINAL"
+
+# (rank, size) as launchers spell them: torchrun and `ciuic run`, Hydra's mpiexec.
+_SPELLINGS = (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+
+
+def ranks_of_launcher() -> int | None:
+    """Return how many ranks the launcher started, None where this is the user's own line."""
+    for rank, size in _SPELLINGS:
+        if rank in os.environ and size in os.environ:
+            return int(os.environ[size])
+    return None
+
+
+def check_joined(options: argparse.Namespace, ranks: int) -> None:
+    """Raise OptionError where the command line asks for other ranks than the launcher made."""
+    if options.nproc is not None and options.nproc != ranks:
+        raise OptionError(f"--nproc {options.nproc}, but the launcher started {ranks} ranks")
+
+
+def launch(options: argparse.Namespace, script: str, argv: list[str]) -> NoReturn:
+    """Become the launcher of ``--nproc`` ranks that run ``script`` with ``argv``."""
+    ranks = str(options.nproc or 2)
+    program = [sys.executable, script, *argv]
+    if options.comm == "ciuic":
+        if importlib.util.find_spec("ciuic") is None:
+            raise OptionError(
+                "the package ciuic is not installed in this Python: "
+                "`pip install .` in the source's folder, or train with --comm gloo"
+            )
+        command = ["-m", "ciuic", "run", "-n", ranks, "--", *program]
+    else:
+        command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
+        command += ["--no_python", "--", *program]
+        # torchrun warns that it sets this to 1 itself; the ranks choose their threads anyway.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # DDP warns that no parameter went unused in the first step: a later one may.
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    if sys.stderr.isatty():
+        os.environ[TERMINAL] = os.ttyname(sys.stderr.fileno())
+    os.execv(sys.executable, [sys.executable, *command])
