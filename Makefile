@@ -39,7 +39,7 @@ system:
 
 .PHONY: demo
 demo: setup
-	@bash examples/demo.sh
+	@$(bin)/python examples/demo.py
 
 # ---- style ----
 
@@ -88,8 +88,8 @@ test: lint unit asan tsan
 	$(bin)/pytest -m 'not nightly'
 
 nightly: test
-	CIUIC_TEST_LONG=1 $(ctest) build/release
-	CIUIC_TEST_LONG=1 $(bin)/pytest -m 'nightly or slow'
+	build/release/src/ciuic_sim --seeds 5000
+	$(bin)/pytest -m nightly
 
 .PHONY: clean distclean
 clean:

@@ -3,10 +3,9 @@
 
 find_package(Threads REQUIRED)
 
-# fmt is used header-only: Debian has no static library, and a wheel must not ask for the shared one.
+# Both are small shared libraries on Debian, which has no static ones; a wheel carries them
+# (install.cmake). fmt's header-only mode makes each file that includes it compile 6 s longer.
 find_package(fmt REQUIRED)
-
-# Highway's dispatcher is a small shared library on Debian; a wheel carries it (install.cmake).
 find_package(HWY REQUIRED)
 
 if(CIUIC_TESTS)

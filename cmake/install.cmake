@@ -2,15 +2,18 @@
 # What is installed, and where: for C++ users (find_package(ciuic), pkg-config), or into a wheel.
 
 if(DEFINED SKBUILD)
-  # One folder holds the Python module, the core and Highway's dispatcher; each finds the others there.
+  # One folder holds the Python module, the core and what it is linked with; each finds the others
+  # there, whatever the user's machine has. No symbolic links in a wheel: the files themselves, under
+  # the names that the loader asks for.
   set_target_properties(ciuic PROPERTIES INSTALL_RPATH "$ORIGIN")
   install(TARGETS ciuic LIBRARY DESTINATION ciuic COMPONENT python NAMELINK_SKIP)
-  get_target_property(hwy_type hwy::hwy TYPE)
-  if(hwy_type STREQUAL SHARED_LIBRARY)
-    # No symbolic links in a wheel: the file itself, under the name that the loader asks for.
-    install(FILES $<TARGET_FILE:hwy::hwy> DESTINATION ciuic COMPONENT python
-            RENAME $<TARGET_SONAME_FILE_NAME:hwy::hwy>)
-  endif()
+  foreach(library IN ITEMS fmt::fmt hwy::hwy)
+    get_target_property(type ${library} TYPE)
+    if(type STREQUAL SHARED_LIBRARY)
+      install(FILES $<TARGET_FILE:${library}> DESTINATION ciuic COMPONENT python
+              RENAME $<TARGET_SONAME_FILE_NAME:${library}>)
+    endif()
+  endforeach()
   return()
 endif()
 

@@ -85,7 +85,7 @@ install_package() {
 }
 
 sources_key() {
-  find CMakeLists.txt pyproject.toml README.md cmake include src python -type f \
+  find CMakeLists.txt pyproject.toml README.md bench cmake include src python -type f \
     -not -name '*_test.*' -not -path '*/__pycache__/*' -print0 | sort -z | xargs -0 sha256sum | sha256sum
 }
 
