@@ -86,6 +86,7 @@ class CiuicCommunicator:
         return f"ciuic: {self.size} ranks, backend {self._context.backend}, our own buckets"
 
     def close(self) -> None:
+        self._context.barrier()  # closing does not wait for ranks that still need this one
         self._context.close()
 
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 from deepseek.options import OptionError
 
 # Names the terminal of the user's line to rank 0, whose own output may be a launcher's pipe.
-TERMINAL = "CIUIC_EXAMPLE_TERMINAL"
+TERMINAL = "TRAIN_TERMINAL"
 
 # (rank, size) as launchers spell them: torchrun and `ciuic run`, Hydra's mpiexec.
 _SPELLINGS = (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))

@@ -53,6 +53,8 @@ def check(options: argparse.Namespace) -> None:
     for name in ("num_gpus", "checkpoint_every", "seed"):
         if getattr(options, name) < 0:
             raise OptionError(f"--{name} {getattr(options, name)}: must not be negative")
+    if options.seed >= 2**31:
+        raise OptionError(f"--seed {options.seed}: must be less than 2 to the 31st")
     if options.nproc is not None and options.nproc < 1:
         raise OptionError(f"--nproc {options.nproc}: must be at least 1")
     if options.num_gpus > 0 and options.nproc is not None:

@@ -77,6 +77,7 @@ def test_checkpoint_and_resume(tmp_path: Path) -> None:
         ("--num_gpus -1", "--num_gpus -1: must not be negative"),
         ("--nproc 0", "--nproc 0: must be at least 1"),
         ("--steps 0", "--steps 0: must be at least 1"),
+        ("--seed 2147483648", "--seed 2147483648: must be less than"),
         ("--seconds 0", "--seconds 0: must be more than 0"),
         ("--lr nan", "--lr nan: must be more than 0"),
         ("--resume", "need --checkpoint DIR"),
