@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the documents: relative links lead to a file and a heading, and commands run.
+"""Checks the documents: links lead to a file and a heading, named files are there, commands run.
 
-``check_docs.py`` checks links, and that no page is empty. ``check_docs.py --run`` also runs, in the
-root of the tree, every ``sh`` block that follows a line ``<!-- tested -->``, or ``<!-- tested: 120
--->`` for that many seconds. Where a ``text`` block comes right after a tested one, each of its
-lines must appear in what was printed, in order, with ``...`` for any text.
+``check_docs.py`` checks links, paths in `code`, and that no page is empty. With ``--run`` it also
+runs, in the root of the tree, every ``sh`` block that follows a line ``<!-- tested -->``, or
+``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes right after a tested
+one, each of its lines must appear in what was printed, in order, with ``...`` for any text.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ DEFAULT_SECONDS = 60
 
 _FENCE = re.compile(r"^(`{3,})([\w+-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(\s*<?([^()\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_NAMED_FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:h|cc|py|pyi|sh|md|cmake|txt))`")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$", re.MULTILINE)
 _TESTED = re.compile(r"<!--\s*tested(?::\s*(\d+))?\s*-->\s*\Z")
 _EMPTY = re.compile(r"\b(?:TBD|TODO|coming soon)\b", re.IGNORECASE)
@@ -42,17 +43,21 @@ def _line_of(text: str, offset: int) -> int:
     return text.count("\n", 0, offset) + 1
 
 
+def _without_blocks(text: str) -> str:
+    """Blanks blocks of code; lines stay where they are."""
+    return _FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
 def _prose(text: str) -> str:
-    """Blanks code, which may look like links; lines stay where they are."""
-    blank = _FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    """Blanks all code, which may look like links."""
+    blank = _without_blocks(text)
     return re.sub(r"`[^`\n]*`", lambda match: " " * len(match.group()), blank)
 
 
 def anchors(text: str) -> set[str]:
     """The names by which a page's headings can be linked to, as GitHub makes them."""
     found: set[str] = set()
-    outside_code = _FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
-    for match in _HEADING.finditer(outside_code):
+    for match in _HEADING.finditer(_without_blocks(text)):
         plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match.group(1)).replace("`", "")
         anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
         number, unique = 0, anchor
@@ -63,7 +68,12 @@ def anchors(text: str) -> set[str]:
     return found
 
 
-def check_page(page: Path, text: str) -> Iterator[str]:
+def check_page(page: Path, text: str, root: Path) -> Iterator[str]:
+    """What is wrong with a page. A path in `code` starts at the page, the root, src or include."""
+    for match in _NAMED_FILE.finditer(_without_blocks(text)):
+        starts = (page.parent, root, root / "src", root / "include")
+        if not any((start / match.group(1)).exists() for start in starts):
+            yield f"{page}:{_line_of(text, match.start())}: {match.group(1)} is not there"
     prose = _prose(text)
     if not prose.strip() or _EMPTY.search(prose):
         yield f"{page}:1: is empty, or says that something is still to be written"
@@ -147,7 +157,7 @@ def main(arguments: list[str]) -> int:
     failed = count = 0
     for page in pages(root):
         text = page.read_text("utf-8")
-        for complaint in check_page(page, text):
+        for complaint in check_page(page, text, root):
             print(complaint)
             failed += 1
         for command in commands(text) if arguments else []:

@@ -28,7 +28,8 @@ exit 7
 def complaints(tmp_path, text):
     page = tmp_path / "page.md"
     page.write_text(text, "utf-8")
-    return [complaint.partition(".md:")[2] for complaint in check_docs.check_page(page, text)]
+    found = check_docs.check_page(page, text, tmp_path)
+    return [complaint.partition(".md:")[2] for complaint in found]
 
 
 def test_links_lead_somewhere(tmp_path):
@@ -39,6 +40,14 @@ def test_links_lead_somewhere(tmp_path):
     assert complaints(tmp_path, PAGE) == []
     assert len(complaints(tmp_path, "[a](#none)\n")) == 1
     assert complaints(tmp_path, "```c\na[i](j)\n```\nand `[x](y)`\n") == []
+
+
+def test_named_files_are_there(tmp_path):
+    text = "See `plan/ring.cc`, `x.cc`, `a/b` and `tools/<any>.py`.\n"
+    assert complaints(tmp_path, text) == ["1: plan/ring.cc is not there"]
+    (tmp_path / "src" / "plan").mkdir(parents=True)
+    (tmp_path / "src" / "plan" / "ring.cc").write_text("", "utf-8")
+    assert complaints(tmp_path, text) == []
 
 
 def test_pages_are_not_empty(tmp_path):
