@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// timer_fd.h: a descriptor that becomes readable at a moment, so that a poller wakes then.
+#pragma once
+
+#include "base/clock.h"
+#include "ciuic/status.h"
+#include "drivers/posix/unique_fd.h"
+
+namespace ciuic::posix {
+
+Result<UniqueFd> create_timer();
+
+// Readable once `at` has come, instead of what was set before; kNever: not at all.
+void set_timer(int fd, TimeNs at);
+
+}  // namespace ciuic::posix
