@@ -22,6 +22,9 @@ class HandshakeIo {
   // is readable or writable again. An error is final; kPeerLost: the connection ended first.
   Result<bool> progress(int fd);
 
+  // Whether it waits for the socket to take bytes.
+  bool is_sending() { return !handshake_.to_send().empty(); }
+
   const security::Identity& peer() const { return handshake_.peer(); }
 
  private:

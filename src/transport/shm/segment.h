@@ -43,9 +43,9 @@ class Segment {
   // no wake-up: set it, let the engine take one more step, and sleep only if nothing moved.
   void set_sleeping(bool sleeping);
 
-  // A link found no line or slot free: a sleeper then wants to hear of releases too.
-  // The caller looks once more after this.
-  void want_space();
+  // A link found no line or slot free: a sleeper then wants to hear of releases too. True: that was
+  // not known yet, and the caller must look once more.
+  bool want_space();
 
  private:
   Segment(const SegmentOwner& owner, posix::UniqueFd fd, posix::Mapping mapping,

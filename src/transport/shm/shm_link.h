@@ -63,15 +63,20 @@ class ShmLink final : public Link {
   void look_at_socket();
   void ring_if(uint32_t bits);
   void finish_if_gone();
+  void end_goodbye();
+  bool goodbye_from_socket(Arrival* arrival);
   void fail(StatusCode code, const std::string& what);
 
   // Looked at in every pass.
   Line* peer_ring_;            // from the peer to here
   uint64_t next_receive_ = 1;  // number of the line
   std::atomic<uint32_t> ready_{0};
-  bool peer_gone_ = false;  // end of stream on the socket
-  bool goodbye_ = false;    // the peer closed in good order
+  bool peer_gone_ = false;         // end of stream on the socket
+  bool open_ = true;               // none of the following, and no error
+  bool goodbye_ = false;           // the peer closed in good order
+  bool goodbye_received_ = false;  // and receive() has said so
   bool closed_ = false;
+
   Line* own_ring_;
   uint64_t next_send_ = 1;
   uint64_t consumed_ = 0;  // lines of own_ring_ that the peer is known to have read

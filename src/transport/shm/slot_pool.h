@@ -21,17 +21,24 @@ class SlotPool {
   // then on.
   void attach(int reader, const Feedback* feedback) { feedback_[index(reader)] = feedback; }
 
-  // The reader is gone: what it has not released counts as released.
-  void detach(int reader);
+  // The reader's words are no longer there. What it has not released is never given out again: it
+  // may still be reading, and the group is at its end.
+  void detach(int reader) { feedback_[index(reader)] = nullptr; }
 
-  // Whether take() would find a slot for so many bytes.
-  bool available(size_t bytes) {
-    if (bytes > kSmallSlotBytes) return (free_ & kLarge) != 0 || reclaim(kLarge);
-    return free_ != 0 || reclaim(kSmall) || reclaim(kLarge);
+  // Whether take() would find a slot for so many bytes, as far as is known.
+  bool has_free(size_t bytes) const {
+    return (bytes > kSmallSlotBytes ? free_ & kLarge : free_) != 0;
   }
 
-  // A free slot, in turn, for a new content; only after available() said yes. Small payloads take a
-  // large slot only where no small one is free.
+  // The same, after a look at what the readers have released.
+  bool find_free(size_t bytes) {
+    if (bytes <= kSmallSlotBytes) reclaim(kSmall);
+    if (!has_free(bytes)) reclaim(kLarge);
+    return has_free(bytes);
+  }
+
+  // A free slot, in turn, for a new content; only after one of these said yes. Small payloads take
+  // a large slot only where no small one is free.
   int take(size_t bytes);
 
   // The slot that take() would give next, or -1: for prefetching.
@@ -51,7 +58,7 @@ class SlotPool {
   static size_t index(int number) { return static_cast<size_t>(number); }
 
   int pick(size_t bytes) const;
-  bool reclaim(uint32_t slots);  // finds those that all readers released
+  void reclaim(uint32_t slots);  // finds those that all readers released
 
   uint32_t all_;
   uint32_t free_;

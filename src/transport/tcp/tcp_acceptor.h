@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // tcp_acceptor.h: takes a group's incoming connections and hands them to the links that await them.
 //
-// Links drive it while they are not connected, so nobody else needs to. Who does not prove the
+// Links drive it while they are not connected; nobody else needs to. Who does not prove the
 // secret is turned away and counted. One engine thread at a time; links hold a share of it.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -61,11 +63,11 @@ class TcpAcceptor {
         : fd(std::move(socket)), handshake(std::move(proof)), deadline(until) {}
   };
 
-  explicit TcpAcceptor(TcpAcceptorOptions options) : options_(std::move(options)) {}
+  explicit TcpAcceptor(TcpAcceptorOptions options);
 
   bool accept_waiting();
   bool prove_pending();
-  void hand_over(Pending* pending);
+  void hand_over(std::list<Pending>::iterator pending);
   void turn_away(std::list<Pending>::iterator pending);
 
   TcpAcceptorOptions options_;
@@ -73,6 +75,7 @@ class TcpAcceptor {
   std::list<Pending> pending_;      // oldest first
   std::unordered_map<int, TcpLink*> links_;
   uint64_t strangers_ = 0;
+  pid_t pid_;  // a forked child only lets go
 };
 
 }  // namespace ciuic::transport::tcp

@@ -7,8 +7,12 @@
 // poller's word says so; writing is tried at once.
 #pragma once
 
+#include <sys/types.h>
+
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +23,11 @@
 #include "security/handshake.h"
 #include "transport/link.h"
 #include "transport/tcp/tcp_acceptor.h"
+#include "transport/tcp/tcp_connector.h"
+#include "transport/tcp/tcp_receiver.h"
+#include "transport/tcp/tcp_sender.h"
 
 namespace ciuic::transport::tcp {
-
-inline constexpr size_t kDirectBytes = 4 * 1024;
 
 struct TcpLinkOptions {
   int peer = -1;                          // rank
@@ -43,23 +48,51 @@ class TcpLink final : public Link {
   const char* transport() const override { return "tcp"; }
   size_t max_payload() const override { return wire::kMaxPayloadBytes; }
   bool progress() override;
-  const Status& status() const override;
+  const Status& status() const override { return status_; }
   bool can_send(size_t payload_bytes) override;  // the first call begins to connect
   void send(const wire::Header& header, const std::byte* payload,
             Publication* publication) override;
-  uint64_t sent() const override;
+  uint64_t sent() const override { return sender_ ? sender_->sent() : 0; }
   bool receive(Arrival* arrival) override;
   void place(std::byte* destination) override;
   void release(uint64_t token) override;
   void close() override;
   size_t buffer_bytes() const override;
 
-  // For the acceptor: offers a proven connection of the peer. False: not wanted, another one stays.
-  bool adopt(posix::UniqueFd* socket);
+  // For the acceptor: offers a proven connection of the peer. False: another one is kept.
+  bool adopt(posix::UniqueFd* fd);
 
  private:
-  struct State;  // in tcp_link.cc
-  std::unique_ptr<State> state_;
+  enum class Stage { kIdle, kConnecting, kConnected, kEnded };
+
+  bool connect();
+  void connected(posix::UniqueFd fd);
+  bool transfer();
+  bool fill();
+  void look_at_end();
+  void drop_queue();
+  void fail(StatusCode code, const std::string& what);
+
+  // Looked at in every pass.
+  Stage stage_ = Stage::kIdle;
+  std::atomic<uint32_t> ready_{0};
+  bool readable_ = false;
+  bool writable_ = false;
+  bool hung_up_ = false;
+  bool goodbye_ = false;  // the peer closed in good order
+  bool read_ended_ = false;
+  bool write_ended_ = false;
+  bool lost_data_ = false;  // data waited when writing ended
+  bool closed_ = false;
+  posix::UniqueFd fd_;
+  std::unique_ptr<TcpSender> sender_;
+  std::unique_ptr<TcpReceiver> receiver_;
+
+  TcpLinkOptions options_;
+  TcpConnector connector_;
+  pid_t pid_;        // a forked child only lets go
+  std::string end_;  // how reading or writing ended, where it was an error
+  Status status_;
 };
 
 }  // namespace ciuic::transport::tcp
