@@ -92,7 +92,7 @@ class BucketedGradients:
         self._communicator = communicator
         parameters = [each for each in model.parameters() if each.requires_grad]
         self._buckets = list(_deal(parameters, bucket_bytes))
-        self._present = torch.zeros(len(parameters), dtype=torch.uint8)
+        self._arrived = [False] * len(parameters)  # in the order of the buckets
         self._pending: list[Pending] = []  # one a bucket issued, in order
         self._last_gradient_s = 0.0
         index = 0
@@ -109,16 +109,17 @@ class BucketedGradients:
         started_s = self._last_gradient_s or time.perf_counter()
         self._zero_missing()
         self._issue_complete()
-        self._pending.append(self._communicator.all_reduce_async(self._present, "max"))
+        present = torch.tensor(self._arrived, dtype=torch.uint8)
+        self._pending.append(self._communicator.all_reduce_async(present, "max"))
         for pending in self._pending:
             pending.wait()
         waited_s = time.perf_counter() - started_s
-        self._hand_out()
+        self._hand_out(present)
         return waited_s
 
     def _start(self) -> None:
         self._pending.clear()
-        self._present.zero_()
+        self._arrived = [False] * len(self._arrived)
         self._last_gradient_s = 0.0
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
@@ -129,7 +130,7 @@ class BucketedGradients:
         def arrived(parameter: torch.nn.Parameter) -> None:
             place.copy_(parameter.grad)
             parameter.grad = None  # its memory is free for the rest of backward
-            self._present[index] = 1
+            self._arrived[index] = True
             bucket.missing -= 1
             self._last_gradient_s = time.perf_counter()
             self._issue_complete()
@@ -144,19 +145,18 @@ class BucketedGradients:
             self._pending.append(self._communicator.all_reduce_async(bucket.flat, "average"))
 
     def _zero_missing(self) -> None:
-        index = 0
+        arrived = iter(self._arrived)
         for bucket in self._buckets:
             for place in bucket.places:
-                if not self._present[index]:
+                if not next(arrived):
                     place.zero_()
-                index += 1
             bucket.missing = 0
 
-    def _hand_out(self) -> None:
-        present = iter(self._present.tolist())
+    def _hand_out(self, present: torch.Tensor) -> None:
+        exists = iter(present.tolist())
         for bucket in self._buckets:
             for parameter, place in zip(bucket.parameters, bucket.places, strict=True):
-                parameter.grad = place if next(present) else None
+                parameter.grad = place if next(exists) else None
 
 
 class DdpGradients:

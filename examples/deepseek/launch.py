@@ -14,8 +14,12 @@ from deepseek.options import OptionError
 # Names the terminal of the user's line to rank 0, whose own output may be a launcher's pipe.
 TERMINAL = "TRAIN_TERMINAL"
 
-# (rank, size) as launchers spell them: torchrun and `ciuic run`, Hydra's mpiexec.
-_SPELLINGS = (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+# (rank, size) as launchers spell them: torchrun and `ciuic run`, Open MPI, Hydra.
+_SPELLINGS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
 
 
 def ranks_of_launcher() -> int | None:
