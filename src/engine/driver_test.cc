@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// driver_test.cc: callers, the background thread and completions, over links between two drivers.
+
+#include "engine/driver.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "ciuic/work.h"
+#include "plan/registry.h"
+
+namespace ciuic::engine {
+namespace {
+
+// Messages on their way to one side, and whether that side has to be rung.
+struct Inbox {
+  struct Message {
+    wire::Header header;
+    std::vector<std::byte> payload;
+  };
+  std::mutex mutex;
+  std::deque<Message> messages;
+  bool sleeping = false;
+  posix::Poller* poller = nullptr;
+};
+
+// A link through two queues in one process; copies payloads at once.
+class QueueLink final : public transport::Link {
+ public:
+  QueueLink(std::shared_ptr<Inbox> in, std::shared_ptr<Inbox> out)
+      : in_(std::move(in)), out_(std::move(out)) {}
+
+  const char* transport() const override { return "queue"; }
+  size_t max_payload() const override { return wire::kMaxPayloadBytes; }
+  bool progress() override { return false; }
+  const Status& status() const override { return status_; }
+  bool can_send(size_t) override { return true; }
+  void send(const wire::Header& header, const std::byte* payload,
+            transport::Publication*) override {
+    ++sent_;
+    std::lock_guard<std::mutex> lock(out_->mutex);
+    out_->messages.push_back({header, {payload, payload + header.payload_bytes}});
+    if (out_->sleeping) out_->poller->ring();
+  }
+  uint64_t sent() const override { return sent_; }
+  bool receive(transport::Arrival* arrival) override {
+    std::lock_guard<std::mutex> lock(in_->mutex);
+    if (in_->messages.empty()) return false;
+    held_.push_back(std::move(in_->messages.front()));
+    in_->messages.pop_front();
+    arrival->header = held_.back().header;
+    arrival->data = held_.back().payload.data();
+    arrival->token = held_.size();
+    return true;
+  }
+  void place(std::byte*) override { FAIL() << "payloads always come with their message"; }
+  void release(uint64_t token) override { held_[token - 1].payload = {}; }
+  void close() override {}
+  size_t buffer_bytes() const override { return 0; }
+
+ private:
+  std::shared_ptr<Inbox> in_;
+  std::shared_ptr<Inbox> out_;
+  std::deque<Inbox::Message> held_;
+  Status status_;
+  uint64_t sent_ = 0;
+};
+
+class TwoDrivers : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::shared_ptr<Inbox> inbox[2] = {std::make_shared<Inbox>(), std::make_shared<Inbox>()};
+    for (int rank = 0; rank < 2; ++rank) {
+      auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = spin_us(), .cores = 2});
+      ASSERT_TRUE(driver.ok());
+      driver_[rank] = *driver;
+      inbox[rank]->poller = driver_[rank]->poller();
+      GroupConfig config;
+      config.rank = rank;
+      config.links.resize(2);
+      config.links[1 - rank] = std::make_unique<QueueLink>(inbox[rank], inbox[1 - rank]);
+      group_[rank] = driver_[rank]->add_group(std::move(config),
+                                              {.set_sleeping =
+                                                   [in = inbox[rank]](bool sleeping) {
+                                                     std::lock_guard<std::mutex> lock(in->mutex);
+                                                     in->sleeping = sleeping;
+                                                   },
+                                               .local_ranks = 2});
+      plan_[rank] = std::make_shared<const plan::Plan>(
+          plan::make(plan::Operation::kAllReduce, plan::Algorithm::kOneShot,
+                     plan::Layout::one_host(2), rank, 0));
+    }
+  }
+
+  void TearDown() override {
+    for (int rank = 0; rank < 2; ++rank) {
+      if (group_[rank] != nullptr) driver_[rank]->remove_group(group_[rank]);
+    }
+  }
+
+  virtual int64_t spin_us() const { return -1; }
+
+  Work all_reduce(int rank, int64_t* value, bool wait_follows, int64_t timeout_ms = 60'000) {
+    Request request;
+    request.operation = "all_reduce";
+    request.plan = plan_[rank];
+    request.input = reinterpret_cast<std::byte*>(value);
+    request.output = reinterpret_cast<std::byte*>(value);
+    request.count = 1;
+    request.dtype = DataType::kInt64;
+    request.timeout_ms = timeout_ms;
+    request.deadline = deadline_after(now_ns(), timeout_ms);
+    return Work(driver_[rank]->submit(group_[rank], std::move(request), wait_follows));
+  }
+
+  std::shared_ptr<Driver> driver_[2];
+  Group* group_[2] = {nullptr, nullptr};
+  std::shared_ptr<const plan::Plan> plan_[2];
+};
+
+// With this, every wait that does not end at once sleeps.
+class TwoDriversThatSleep : public TwoDrivers {
+  int64_t spin_us() const override { return 0; }
+};
+
+TEST_F(TwoDrivers, BlockingCallsMeet) {
+  constexpr int kCalls = 2000;
+  const auto run = [&](int rank) {
+    for (int i = 0; i < kCalls; ++i) {
+      int64_t value = i + rank;
+      ASSERT_TRUE(all_reduce(rank, &value, true).wait().ok());
+      ASSERT_EQ(value, 2 * i + 1);
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+}
+
+TEST_F(TwoDriversThatSleep, BlockingCallsMeet) {
+  const auto run = [&](int rank) {
+    for (int i = 0; i < 300; ++i) {
+      int64_t value = i + rank;
+      ASSERT_TRUE(all_reduce(rank, &value, true).wait().ok());
+      ASSERT_EQ(value, 2 * i + 1);
+    }
+  };
+  std::thread other(run, 1);
+  run(0);
+  other.join();
+}
+
+TEST_F(TwoDriversThatSleep, BackgroundThreadsEndWhatNobodyWaitsFor) {
+  int64_t value[2] = {3, 4};
+  std::promise<Status> ended[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    all_reduce(rank, &value[rank], false).on_done([&ended, rank](const Status& status) {
+      ended[rank].set_value(status);
+    });
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(ended[rank].get_future().get().ok());
+    EXPECT_EQ(value[rank], 7);
+  }
+}
+
+TEST_F(TwoDrivers, CompletionsMayCallOperations) {
+  int64_t value[2] = {1, 2};
+  int64_t next[2] = {10, 20};
+  std::promise<Status> ended[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    all_reduce(rank, &value[rank], false).on_done([&, rank](const Status&) {
+      ended[rank].set_value(all_reduce(rank, &next[rank], true).wait());
+    });
+  }
+  for (auto& promise : ended) EXPECT_TRUE(promise.get_future().get().ok());
+  EXPECT_EQ(next[0], 30);
+  EXPECT_EQ(next[1], 30);
+}
+
+TEST_F(TwoDrivers, ManyThreadsWaitAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kCalls = 100;
+  // Each thread's operation is any of those under way; what counts is that every wait ends.
+  for (int i = 0; i < kCalls; ++i) {
+    std::vector<int64_t> values(2 * kThreads, 1);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 2 * kThreads; ++t) {
+      threads.emplace_back(
+          [&, t] { EXPECT_TRUE(all_reduce(t % 2, &values[t], t % 4 < 2).wait().ok()); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(values, std::vector<int64_t>(2 * kThreads, 2));
+  }
+}
+
+TEST_F(TwoDrivers, WaitForGivesUpAndTheOperationGoesOn) {
+  int64_t value[2] = {5, 6};
+  Work work = all_reduce(0, &value[0], true);
+  EXPECT_EQ(work.wait_for(1).code(), StatusCode::kTimeout);
+  EXPECT_FALSE(work.done());
+  EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
+  EXPECT_TRUE(work.wait().ok());
+  EXPECT_EQ(value[0], 11);
+}
+
+TEST_F(TwoDrivers, APeerThatNeverComesIsNamed) {
+  int64_t value = 1;
+  const TimeNs before = now_ns();
+  const Status status = all_reduce(0, &value, true, 50).wait();
+  EXPECT_EQ(status.code(), StatusCode::kTimeout);
+  EXPECT_GE(now_ns() - before, 50'000'000);
+  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+  EXPECT_EQ(all_reduce(0, &value, true).wait().code(), StatusCode::kTimeout);
+}
+
+TEST_F(TwoDrivers, RemovingAGroupEndsItsWaits) {
+  int64_t value = 1;
+  Work work = all_reduce(0, &value, false);
+  std::thread waiter([&] { EXPECT_EQ(work.wait().code(), StatusCode::kAborted); });
+  driver_[0]->remove_group(std::exchange(group_[0], nullptr));
+  waiter.join();
+}
+
+TEST_F(TwoDrivers, AWorkOutlivesItsDriver) {
+  int64_t value[2] = {1, 2};
+  Work work = all_reduce(0, &value[0], false);
+  EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
+  EXPECT_TRUE(work.wait().ok());
+  for (int rank = 0; rank < 2; ++rank) {
+    driver_[rank]->remove_group(std::exchange(group_[rank], nullptr));
+    driver_[rank].reset();
+  }
+  EXPECT_TRUE(work.done());
+  EXPECT_TRUE(Work(work).wait().ok());
+}
+
+}  // namespace
+}  // namespace ciuic::engine
