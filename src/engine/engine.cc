@@ -36,7 +36,9 @@ Group* Engine::add_group(GroupConfig config) {
   group->peers.resize(config.links.size());
   for (size_t rank = 0; rank < config.links.size(); ++rank) {
     group->peers[rank].link = std::move(config.links[rank]);
+    group->peers[rank].acked = config.first_sequence;
   }
+  group->next_sequence = group->lowest = config.first_sequence;
   config.links.clear();
   group->config = std::move(config);
   state_->groups.push_back(std::move(group));

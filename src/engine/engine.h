@@ -48,6 +48,7 @@ struct GroupConfig {
   int rank = 0;
   std::vector<std::unique_ptr<transport::Link>> links;  // by rank; null for this one
   int window = 4;                                       // chunks; alike on all ranks
+  uint32_t first_sequence = 0;  // number of the first operation; alike on all ranks
 };
 
 // One operation, checked, chosen and bound to memory.

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// scenario.cc: draws scenarios.
+
+#include "sim/scenario.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace ciuic::sim {
+namespace {
+
+plan::Layout draw_layout(Random* random, int size) {
+  std::vector<int> host_of(size);
+  const int kind = static_cast<int>(random->between(0, 3));
+  const int64_t hosts = random->between(1, std::max(1, size / 2));
+  for (int rank = 0; rank < size; ++rank) {
+    if (kind == 0) host_of[rank] = 0;
+    if (kind == 1) host_of[rank] = rank;
+    if (kind == 2) host_of[rank] = static_cast<int>(rank * hosts / size);
+    if (kind == 3) host_of[rank] = static_cast<int>(random->between(0, hosts - 1));
+  }
+  return plan::Layout(host_of);
+}
+
+Call draw_call(Random* random, const plan::Layout& layout) {
+  Call call;
+  const int size = layout.size();
+  call.values.seed = random->next();
+  call.values.ranks = size;
+  call.chunk_bytes = static_cast<size_t>(random->spread(8, 4096));
+  // Some messages are of no, one, or two chunks and a bit; some of more than the eager limit.
+  const auto elements = static_cast<int64_t>(call.chunk_bytes) / 8;
+  switch (random->between(0, 9)) {
+    case 0: call.count = 0; break;
+    case 1: call.count = random->between(1, 3); break;
+    case 2: call.count = random->between(std::max(0, size - 1), size + 1); break;
+    case 3:
+      call.chunk_bytes = kSimMaxPayload;
+      call.count = random->spread(1, 12'000);
+      break;
+    default: call.count = random->spread(1, 12 * std::max<int64_t>(elements, 1)); break;
+  }
+  call.in_place = random->chance(40);
+  call.root = static_cast<int>(random->between(0, size - 1));
+  if (random->chance(15)) {
+    call.values.dtype = DataType::kUInt8;
+    call.random_plan = std::make_shared<const RandomPlan>(random_plan(random, size, call.in_place));
+    return call;
+  }
+  call.operation = static_cast<plan::Operation>(random->between(0, plan::kOperations - 1));
+  const std::vector<plan::Algorithm> algorithms = plan::algorithms_for(call.operation);
+  call.algorithm = algorithms[random->next() % algorithms.size()];
+  do {
+    call.values.dtype = static_cast<DataType>(random->between(0, kDataTypes - 1));
+    call.values.op = static_cast<ReduceOp>(random->between(0, kReduceOps - 1));
+  } while (!is_reducible(call.values.dtype, call.values.op));
+  return call;
+}
+
+GroupScenario draw_group(Random* random, std::vector<int> processes, int calls) {
+  GroupScenario group;
+  group.processes = std::move(processes);
+  group.layout = draw_layout(random, static_cast<int>(group.processes.size()));
+  group.window = static_cast<int>(random->spread(1, 8));
+  group.first_sequence = random->chance(50) ? 0 : 0u - static_cast<uint32_t>(random->spread(1, 40));
+  // Half of the groups repeat few kinds of calls, as a training loop does: fast ranks then run far
+  // ahead of slow ones.
+  const bool repeats = random->chance(50);
+  std::vector<Call> kinds;
+  for (int i = 0; i < 3; ++i) kinds.push_back(draw_call(random, group.layout));
+  for (int i = 0; i < calls; ++i) {
+    if (!repeats) {
+      group.calls.push_back(draw_call(random, group.layout));
+      continue;
+    }
+    Call call = kinds[random->next() % kinds.size()];
+    call.values.seed = random->next();
+    if (random->chance(20)) call.root = static_cast<int>(random->next() % group.layout.size());
+    group.calls.push_back(std::move(call));
+  }
+  return group;
+}
+
+Pace draw_pace(Random* random) {
+  Pace pace;
+  pace.step_min = random->spread(50, 500);
+  pace.step_max = pace.step_min + random->spread(1, 5000);
+  if (random->chance(10)) {  // a slow rank
+    pace.step_min = random->spread(10'000, 100'000);
+    pace.step_max = pace.step_min + random->spread(1, 300'000);
+  }
+  pace.sleeps = random->chance(60);
+  if (random->chance(15)) pace.first_call = random->spread(1000, 4'000'000);
+  if (random->chance(30)) pace.gap_max = random->spread(10, 300'000);
+  pace.in_flight = static_cast<int>(random->spread(1, 24));
+  pace.trims = random->chance(50);
+  pace.closes_early = random->chance(30);
+  return pace;
+}
+
+// Some of the processes, in any order.
+std::vector<int> draw_members(Random* random, int processes) {
+  std::vector<int> members;
+  for (int process = 0; process < processes; ++process) {
+    if (random->chance(70)) members.push_back(process);
+  }
+  if (members.empty()) members.push_back(0);
+  for (size_t i = members.size(); i > 1; --i) {
+    std::swap(members[i - 1], members[random->next() % i]);
+  }
+  return members;
+}
+
+}  // namespace
+
+std::string Call::text() const {
+  const std::string what =
+      random_plan != nullptr
+          ? "random plan"
+          : fmt::format("{} by {}", plan::name_of(operation), plan::name_of(algorithm));
+  return fmt::format("{}, {} x {} {}, root {}, chunks of {}{}", what, count, name_of(values.dtype),
+                     name_of(values.op), root, chunk_bytes, in_place ? ", in place" : "");
+}
+
+std::string Scenario::text() const {
+  std::string text = fmt::format("{} processes", paces.size());
+  for (const GroupScenario& group : groups) {
+    text += fmt::format("; group of {} on {} hosts, window {}, first sequence {}, {} calls",
+                        group.processes.size(), group.layout.hosts(), group.window,
+                        group.first_sequence, group.calls.size());
+  }
+  if (fault == Fault::kStopped) text += fmt::format("; {} stops at {} ns", victim, fault_at);
+  if (fault == Fault::kCut) {
+    text += fmt::format("; {} and {} are cut off at {} ns", victim, other_victim, fault_at);
+  }
+  return text;
+}
+
+Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options) {
+  Random random(seed);
+  Scenario scenario;
+  scenario.seed = seed;
+  const int processes = static_cast<int>(random.spread(options.ranks_min, options.ranks_max));
+  for (int process = 0; process < processes; ++process) {
+    scenario.paces.push_back(draw_pace(&random));
+  }
+  std::vector<int> all(processes);
+  for (int process = 0; process < processes; ++process) all[process] = process;
+  const int calls = static_cast<int>(random.spread(1, options.calls_max));
+  scenario.groups.push_back(draw_group(&random, all, calls));
+  if (random.chance(40)) {
+    scenario.groups.push_back(draw_group(&random, draw_members(&random, processes), calls));
+  }
+  NetworkOptions& network = scenario.network;
+  network.latency_max = random.spread(100, 100'000);
+  if (random.chance(30)) network.stall_percent = network.refuse_percent = network.late_percent = 0;
+  network.stream_percent = random.chance(50) ? 0 : static_cast<int>(random.between(0, 100));
+  if (processes > 1 && random.chance(options.fault_percent)) {
+    scenario.fault = random.chance(50) ? Fault::kStopped : Fault::kCut;
+    scenario.fault_at = random.spread(1000, 3'000'000);
+    scenario.victim = static_cast<int>(random.next() % processes);
+    scenario.other_victim =
+        (scenario.victim + 1 + static_cast<int>(random.next() % (processes - 1))) % processes;
+    scenario.timeout_ms = random.spread(10, 60);
+  }
+  return scenario;
+}
+
+}  // namespace ciuic::sim

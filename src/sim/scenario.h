@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// scenario.h: what happens in one simulated run, all of it drawn from one seed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "ciuic/dtype.h"
+#include "plan/layout.h"
+#include "plan/registry.h"
+#include "sim/random_plan.h"
+#include "sim/sim_network.h"
+#include "sim/values.h"
+
+namespace ciuic::sim {
+
+// One operation, as all ranks of a group call it.
+struct Call {
+  plan::Operation operation = plan::Operation::kBarrier;
+  plan::Algorithm algorithm = plan::Algorithm::kDirect;
+  int root = 0;
+  Values values;
+  int64_t count = 0;
+  size_t chunk_bytes = 4096;
+  bool in_place = false;
+  std::shared_ptr<const RandomPlan> random_plan;  // instead of an operation
+
+  std::string text() const;
+};
+
+struct GroupScenario {
+  std::vector<int> processes;  // by rank
+  plan::Layout layout = plan::Layout::one_host(1);
+  int window = 4;
+  uint32_t first_sequence = 0;
+  std::vector<Call> calls;
+};
+
+// How fast a process is, and how it waits.
+struct Pace {
+  TimeNs step_min = 100;  // between steps while something moves
+  TimeNs step_max = 1000;
+  bool sleeps = true;     // where nothing moves until something happens, else it asks again
+  TimeNs first_call = 0;  // it starts late
+  TimeNs gap_max = 0;     // between its calls
+  int in_flight = 1;      // operations that it has called and not seen the end of, in a group
+  bool trims = false;     // gives free staging back before each step, so that the account is exact
+  bool closes_early = false;  // a group as soon as its own operations have ended
+};
+
+enum class Fault : uint8_t {
+  kNone = 0,
+  kStopped,  // a process steps no more
+  kCut,      // the connections between two processes end
+};
+
+struct Scenario {
+  uint64_t seed = 0;
+  std::vector<Pace> paces;  // by process
+  std::vector<GroupScenario> groups;
+  NetworkOptions network;
+  int64_t timeout_ms = 1000;
+
+  Fault fault = Fault::kNone;
+  TimeNs fault_at = 0;
+  int victim = 0;
+  int other_victim = 0;
+
+  std::string text() const;
+};
+
+struct ScenarioOptions {
+  int ranks_min = 1;
+  int ranks_max = 12;
+  int fault_percent = 25;
+  int calls_max = 40;
+};
+
+Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options);
+
+}  // namespace ciuic::sim

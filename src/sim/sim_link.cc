@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_link.cc: hands everything on to the two channels, and notices when they end.
+
+#include "sim/sim_link.h"
+
+#include <fmt/format.h>
+
+namespace ciuic::sim {
+
+bool SimLink::progress() {
+  if (closed_) return false;
+  bool moved = out_->push();
+  moved = in_->pull() || moved;
+  moved = in_->has_arrivals() || moved;
+  if (!status_.ok()) return moved;
+  const TimeNs now = world_->now();
+  const bool ended = config_.end_is_loss && now >= in_->end_at() && !in_->has_arrivals();
+  if (!ended && !out_->is_cut() && !in_->is_cut()) return moved;
+  if (seen_loss_at_ == kNever) {
+    seen_loss_at_ = now + config_.notice;
+    out_->wake_sender(seen_loss_at_);
+  }
+  if (now < seen_loss_at_) return moved;
+  status_ = {StatusCode::kPeerLost, fmt::format("the connection to rank {} {}", config_.peer,
+                                                ended ? "was closed by it" : "was cut")};
+  return true;
+}
+
+bool SimLink::can_send(size_t payload_bytes) {
+  if (payload_bytes > kSimMaxPayload) world_->complain("can_send() of more than max_payload()");
+  return !closed_ && status_.ok() && out_->can_send(payload_bytes);
+}
+
+void SimLink::send(const wire::Header& header, const std::byte* payload,
+                   transport::Publication* publication) {
+  out_->send(header, payload, publication);
+}
+
+bool SimLink::receive(transport::Arrival* arrival) { return !closed_ && in_->receive(arrival); }
+
+void SimLink::close() {
+  if (closed_) return;
+  if (status_.ok() && out_->can_send(0)) {
+    wire::Header goodbye;
+    goodbye.type = wire::MessageType::kGoodbye;
+    goodbye.group = config_.group;
+    goodbye.epoch = config_.epoch;
+    out_->send(goodbye, nullptr, nullptr);
+    out_->push();
+  }
+  closed_ = true;
+  out_->close_sender();
+  in_->close_receiver();
+}
+
+}  // namespace ciuic::sim

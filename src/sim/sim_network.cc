@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_network.cc: draws connections, keeps the clock.
+
+#include "sim/sim_network.h"
+
+#include <algorithm>
+
+namespace ciuic::sim {
+
+SimNetwork::SimNetwork(uint64_t seed, int processes, NetworkOptions options)
+    : options_(options), random_(seed), last_step_(processes) {}
+
+SimNetwork::~SimNetwork() = default;
+
+void SimNetwork::wake(int process, TimeNs at) {
+  if (at == kNever) return;
+  queue_.push({std::max(at, now_), ++wakes_, process});
+}
+
+bool SimNetwork::next(int* process) {
+  while (!queue_.empty()) {
+    const Wake wake = queue_.top();
+    queue_.pop();
+    // A step since, at that time or later, has already seen what this wake is for.
+    const LastStep& last = last_step_[wake.process];
+    if (wake.number < last.number && wake.at <= last.at) continue;
+    now_ = wake.at;
+    *process = wake.process;
+    return true;
+  }
+  return false;
+}
+
+void SimNetwork::stepping(int process) {
+  last_step_[process] = {now_, wakes_ + 1};
+  digest_ = mix(digest_ ^ mix(static_cast<uint64_t>(now_)) ^ static_cast<uint64_t>(process));
+}
+
+void SimNetwork::complain(const std::string& what) {
+  if (complaints_.size() < 20) complaints_.push_back(what);
+}
+
+ChannelOptions SimNetwork::draw(int from, int to, bool stream) {
+  ChannelOptions options;
+  options.latency_min = random_.spread(10, std::max<TimeNs>(11, options_.latency_max / 4));
+  options.latency_max = options.latency_min + random_.spread(1, options_.latency_max);
+  options.ps_per_byte = random_.spread(20, 20'000);
+  options.queue_messages = static_cast<size_t>(random_.spread(1, 16));
+  if (random_.chance(options_.stall_percent)) {
+    options.stall_from = random_.spread(1, 2'000'000);
+    options.stall_until = options.stall_from + random_.spread(1, 5'000'000);
+  }
+  if (random_.chance(options_.refuse_percent)) {
+    options.refuse_percent = static_cast<int>(random_.between(1, 30));
+  }
+  if (random_.chance(options_.late_percent)) options.up_at = random_.spread(1, 3'000'000);
+  if (stream) {
+    options.socket_bytes = static_cast<size_t>(random_.spread(64, 128 * 1024));
+    options.inline_bytes =
+        random_.chance(50) ? 0 : static_cast<size_t>(random_.spread(1, kSimMaxPayload));
+    if (options_.completion_delays && random_.chance(50)) {
+      options.completion_delay = random_.spread(1, 200'000);
+    }
+  } else {
+    options.inline_bytes = static_cast<size_t>(random_.between(0, 32));
+  }
+  if (from == options_.mutant_from && to == options_.mutant_to) {
+    options.mutant = options_.mutant;
+    options.mutant_after = options_.mutant_after;
+  }
+  return options;
+}
+
+std::shared_ptr<Channel> SimNetwork::make(int from, int to, bool stream,
+                                          std::shared_ptr<SlotPool> pool) {
+  const ChannelOptions options = draw(from, to, stream);
+  std::shared_ptr<Channel> channel;
+  if (stream) {
+    channel = std::make_shared<StreamChannel>(this, from, to, options, random_.split());
+  } else {
+    channel =
+        std::make_shared<SlotChannel>(this, from, to, options, random_.split(), std::move(pool));
+  }
+  connections_.push_back({from, to, channel});
+  return channel;
+}
+
+void SimNetwork::connect(uint32_t group, uint32_t epoch, const std::vector<int>& processes,
+                         const std::vector<int>& host_of) {
+  const int size = static_cast<int>(processes.size());
+  links_.clear();
+  links_.resize(size);
+  std::vector<std::shared_ptr<SlotPool>> pools(size);
+  for (auto& pool : pools) {
+    pool = std::make_shared<SlotPool>(static_cast<int>(random_.spread(1, 8)));
+  }
+  for (auto& of_rank : links_) of_rank.resize(size);
+  for (int a = 0; a < size; ++a) {
+    for (int b = a + 1; b < size; ++b) {
+      const bool stream = host_of[a] != host_of[b] || random_.chance(options_.stream_percent);
+      const auto there = make(processes[a], processes[b], stream, pools[a]);
+      const auto back = make(processes[b], processes[a], stream, pools[b]);
+      SimLinkConfig config;
+      config.transport = stream ? "sim_stream" : "sim_slots";
+      config.group = group;
+      config.epoch = epoch;
+      config.end_is_loss = stream;
+      config.peer = b;
+      config.notice = random_.spread(1, 500'000);
+      links_[a][b] = std::make_unique<SimLink>(this, config, there, back);
+      config.peer = a;
+      config.notice = random_.spread(1, 500'000);
+      links_[b][a] = std::make_unique<SimLink>(this, config, back, there);
+    }
+  }
+}
+
+std::vector<std::unique_ptr<transport::Link>> SimNetwork::take_links(int rank) {
+  return std::move(links_[rank]);
+}
+
+void SimNetwork::cut(int process, int other, TimeNs at) {
+  for (const Connection& connection : connections_) {
+    const bool there = connection.from == process && connection.to == other;
+    const bool back = connection.from == other && connection.to == process;
+    if (there || back) connection.channel->cut(at);
+  }
+}
+
+size_t SimNetwork::unreleased() const {
+  size_t count = 0;
+  for (const Connection& connection : connections_) count += connection.channel->unreleased();
+  return count;
+}
+
+}  // namespace ciuic::sim

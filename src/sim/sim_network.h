@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// sim_network.h: simulated processes' connections, their clock, and who steps when.
+//
+// Nothing here is parallel: the simulation takes the next wake, moves the clock there and lets that
+// process step. All that is random comes from one seed, so that a run replays exactly.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "sim/channel.h"
+#include "sim/sim_link.h"
+#include "sim/slot_channel.h"
+#include "sim/stream_channel.h"
+
+namespace ciuic::sim {
+
+// How the connections of a run are drawn. The defaults are lively.
+struct NetworkOptions {
+  TimeNs latency_max = 20'000;
+  int stall_percent = 5;    // channels that stand still for a while
+  int refuse_percent = 10;  // channels that now and then take nothing
+  int late_percent = 10;    // connections that are made late
+  bool completion_delays = true;
+  int stream_percent = 50;  // channels between ranks of one host that are streams all the same
+
+  // Planted in the channel from process mutant_from to process mutant_to.
+  Mutant mutant = Mutant::kNone;
+  int mutant_from = -1;
+  int mutant_to = -1;
+  int mutant_after = 0;
+};
+
+class SimNetwork final : public World {
+ public:
+  SimNetwork(uint64_t seed, int processes, NetworkOptions options);
+  ~SimNetwork() override;
+
+  // World
+  TimeNs now() const override { return now_; }
+  void wake(int process, TimeNs at) override;
+  void complain(const std::string& what) override;
+
+  // Connects the processes as the ranks of a group. host_of[rank] says who shares memory.
+  void connect(uint32_t group, uint32_t epoch, const std::vector<int>& processes,
+               const std::vector<int>& host_of);
+
+  // The links of one rank of the group connected last; to be taken once.
+  std::vector<std::unique_ptr<transport::Link>> take_links(int rank);
+
+  // Cuts every connection between two processes.
+  void cut(int process, int other, TimeNs at);
+
+  // Moves the clock to the next wake. False: nothing will ever happen again.
+  bool next(int* process);
+
+  // The process steps now; what is due for it until now is thereby done.
+  void stepping(int process);
+
+  const std::vector<std::string>& complaints() const { return complaints_; }
+
+  // Payloads that were handed out and never released, while their links were open.
+  size_t unreleased() const;
+
+  uint64_t digest() const { return digest_; }  // of the order of events: equal in a replay
+
+ private:
+  struct Wake {
+    TimeNs at = 0;
+    uint64_t number = 0;
+    int process = 0;
+    bool operator>(const Wake& other) const {
+      return at != other.at ? at > other.at : number > other.number;
+    }
+  };
+  struct Connection {
+    int from = 0;
+    int to = 0;
+    std::shared_ptr<Channel> channel;
+  };
+  struct LastStep {
+    TimeNs at = -1;
+    uint64_t number = 0;
+  };
+
+  ChannelOptions draw(int from, int to, bool stream);
+  std::shared_ptr<Channel> make(int from, int to, bool stream, std::shared_ptr<SlotPool> pool);
+
+  const NetworkOptions options_;
+  Random random_;
+  TimeNs now_ = 0;
+  uint64_t wakes_ = 0;
+  uint64_t digest_ = 0;
+  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> queue_;
+  std::vector<LastStep> last_step_;
+  std::vector<Connection> connections_;
+  std::vector<std::vector<std::unique_ptr<transport::Link>>> links_;  // of the last group
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace ciuic::sim

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// simulation_test.cc: the engine under some hundred seeds. `ciuic_sim` runs more of them, and
+// replays one.
+
+#include "sim/simulation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+namespace ciuic::sim {
+namespace {
+
+std::string all_of(const Scenario& scenario, const Outcome& outcome) {
+  std::string text = "seed " + std::to_string(scenario.seed) + ": " + scenario.text();
+  for (const std::string& failure : outcome.failures) text += "\n  " + failure;
+  return text;
+}
+
+struct Totals {
+  int ok = 0;
+  int ended = 0;
+};
+
+Totals run(uint64_t first, uint64_t seeds, const ScenarioOptions& options) {
+  Totals totals;
+  for (uint64_t seed = first; seed < first + seeds; ++seed) {
+    const Scenario scenario = draw_scenario(seed, options);
+    const Outcome outcome = simulate(scenario);
+    EXPECT_TRUE(outcome.ok()) << all_of(scenario, outcome);
+    totals.ok += outcome.operations_ok;
+    totals.ended += outcome.operations_ended;
+  }
+  return totals;
+}
+
+TEST(Simulation, WithoutFaults) {
+  ScenarioOptions options;
+  options.fault_percent = 0;
+  options.ranks_max = 10;
+  const Totals totals = run(1000, 150, options);
+  EXPECT_GT(totals.ok, 1000);
+  EXPECT_EQ(totals.ended, 0);
+}
+
+TEST(Simulation, WithStoppedRanksAndCutLinks) {
+  ScenarioOptions options;
+  options.fault_percent = 100;
+  options.ranks_min = 2;
+  options.ranks_max = 8;
+  const Totals totals = run(2000, 150, options);
+  EXPECT_GT(totals.ok, 100);
+  EXPECT_GT(totals.ended, 100);
+}
+
+TEST(Simulation, OneRank) {
+  ScenarioOptions options;
+  options.ranks_max = 1;
+  EXPECT_GT(run(3000, 20, options).ok, 20);
+}
+
+TEST(Simulation, TwoRanks) {
+  ScenarioOptions options;
+  options.ranks_min = options.ranks_max = 2;
+  options.calls_max = 80;
+  EXPECT_GT(run(4000, 60, options).ok, 100);
+}
+
+TEST(Simulation, ManyRanks) {
+  ScenarioOptions options;
+  options.ranks_min = 40;
+  options.ranks_max = 64;
+  options.calls_max = 4;
+  EXPECT_GT(run(5000, 3, options).ok, 0);
+}
+
+TEST(Simulation, ReplaysExactly) {
+  for (uint64_t seed = 6000; seed < 6010; ++seed) {
+    const Scenario scenario = draw_scenario(seed, {});
+    const Outcome first = simulate(scenario);
+    const Outcome second = simulate(draw_scenario(seed, {}));
+    EXPECT_EQ(first.digest, second.digest) << seed;
+    EXPECT_EQ(first.steps, second.steps) << seed;
+    EXPECT_EQ(first.ended_at, second.ended_at) << seed;
+  }
+}
+
+}  // namespace
+}  // namespace ciuic::sim
