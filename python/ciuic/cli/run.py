@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ciuic run``: the words that it takes; torchrun's spellings too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from ciuic.cli.errors import errors_as_lines
+from ciuic.errors import InvalidArgumentError, UnavailableError
+
+
+def run(
+    program: Annotated[
+        list[str],
+        typer.Argument(
+            help="A Python file, or an executable; then its arguments.", metavar="PROG …"
+        ),
+    ],
+    nproc: Annotated[
+        str,
+        typer.Option(
+            "-n",
+            "--nproc-per-node",
+            "--nproc_per_node",
+            help="Ranks on this machine: a number, or 'auto' for one a core.",
+        ),
+    ] = "auto",
+    init: Annotated[
+        bool,
+        typer.Option("--init", help="`import ciuic` initialises torch.distributed, if nobody has."),
+    ] = False,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="PROG is a Python module, as in python -m.")
+    ] = False,
+    no_python: Annotated[
+        bool,
+        typer.Option(
+            "--no-python", "--no_python", help="PROG is an executable, whatever it is called."
+        ),
+    ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Do not mark each line of output with its rank.")
+    ] = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="As torchrun's; one machine is standalone.")
+    ] = False,
+    nnodes: Annotated[
+        str, typer.Option("--nnodes", help="More than 1: torchrun takes over, and these:")
+    ] = "1",
+    node_rank: Annotated[
+        str | None, typer.Option("--node-rank", "--node_rank", help="torchrun's.")
+    ] = None,
+    master_addr: Annotated[
+        str | None, typer.Option("--master-addr", "--master_addr", help="torchrun's.")
+    ] = None,
+    master_port: Annotated[
+        str | None, typer.Option("--master-port", "--master_port", help="torchrun's.")
+    ] = None,
+    rdzv_backend: Annotated[
+        str | None, typer.Option("--rdzv-backend", "--rdzv_backend", help="torchrun's.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option("--rdzv-endpoint", "--rdzv_endpoint", help="torchrun's.")
+    ] = None,
+    rdzv_id: Annotated[
+        str | None, typer.Option("--rdzv-id", "--rdzv_id", help="torchrun's.")
+    ] = None,
+    max_restarts: Annotated[
+        str | None, typer.Option("--max-restarts", "--max_restarts", help="torchrun's.")
+    ] = None,
+) -> None:
+    """Start the ranks of a program, and stay until they have ended.
+
+    The first rank that fails ends the others; its exit code is the command's.
+    """
+    of_torchrun = {
+        "--node_rank": node_rank,
+        "--master_addr": master_addr,
+        "--master_port": master_port,
+        "--rdzv_backend": rdzv_backend,
+        "--rdzv_endpoint": rdzv_endpoint,
+        "--rdzv_id": rdzv_id,
+        "--max_restarts": max_restarts,
+    }
+    with errors_as_lines("run"):
+        if _most_nodes(nnodes) > 1:
+            _become_torchrun(program, nproc, nnodes, init, module, no_python, of_torchrun)
+        if not standalone:
+            for name, value in of_torchrun.items():
+                if value is not None:
+                    raise InvalidArgumentError(
+                        f"{name} is for several machines: give --nnodes too, or leave it out"
+                    )
+
+        from ciuic.run.launcher import launch
+
+        command = _command(program, module=module, no_python=no_python)
+        code = launch(command, _ranks(nproc), init=init, prefix=not raw)
+    raise SystemExit(code)
+
+
+def _ranks(text: str) -> int:
+    if text in ("auto", "cpu"):
+        return len(os.sched_getaffinity(0))
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidArgumentError(f"-n {text}: neither a number nor 'auto'") from None
+
+
+def _most_nodes(text: str) -> int:
+    try:
+        return int(text.rpartition(":")[2])
+    except ValueError:
+        raise InvalidArgumentError(f"--nnodes {text}: neither a number nor MIN:MAX") from None
+
+
+def _command(program: list[str], *, module: bool, no_python: bool) -> list[str]:
+    if module:
+        return [sys.executable, "-m", *program]
+    if program[0].endswith(".py") and not no_python:
+        if not os.path.isfile(program[0]):
+            raise InvalidArgumentError(f"there is no file {program[0]}")
+        return [sys.executable, *program]
+    if shutil.which(program[0]) is None:
+        raise InvalidArgumentError(
+            f"{program[0]} is neither a Python file (*.py) nor an executable that can be found"
+        )
+    return program
+
+
+def _become_torchrun(
+    program: list[str],
+    nproc: str,
+    nnodes: str,
+    init: bool,
+    module: bool,
+    no_python: bool,
+    options: dict[str, str | None],
+) -> NoReturn:
+    """torchrun takes this process over, with the same arguments."""
+    import importlib.util
+
+    if importlib.util.find_spec("torch") is None:
+        raise UnavailableError(
+            "several machines are started by torchrun, and torch is not installed: install it, or "
+            "start the ranks with mpiexec or srun"
+        )
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nnodes}"]
+    command += [f"--nproc_per_node={nproc}"]
+    command += [f"{name}={value}" for name, value in options.items() if value is not None]
+    if module:
+        command.append("--module")
+    elif no_python or not program[0].endswith(".py"):
+        command.append("--no_python")
+    if init:
+        os.environ["CIUIC_INIT"] = "1"
+    sys.stdout.flush()
+    os.execv(sys.executable, [*command, *program])

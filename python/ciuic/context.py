@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CiuicContext: a fixed group of ranks that run collective operations together."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from types import TracebackType
+from typing import Any
+
+from ciuic import _native, collectives, rendezvous
+from ciuic.dtypes import ReduceOp
+from ciuic.errors import CiuicError, ClosedError, UnavailableError
+from ciuic.handles import Handle
+
+_BACKENDS = ("auto", "native")
+_LATER_BACKENDS = ("nccl", "mpi")
+
+_open_contexts: weakref.WeakSet[CiuicContext] = weakref.WeakSet()
+_numbers = {"next": 0}
+_lock = threading.Lock()
+
+
+class CiuicContext:
+    """Joins a group of ranks, and is that group.
+
+    All ranks make their contexts in the same order. Several threads may use one; threads that call
+    at once must agree on the order of their calls. A context does not survive ``fork``: in the
+    child every call raises :class:`ciuic.ClosedError`.
+
+    Args:
+        world_size: Number of ranks. ``None``: the launcher's, or torch.distributed's.
+        rank: This process's, from 0. ``None``: likewise.
+        backend: ``"auto"`` takes what fits the machine, ``"native"`` is this library's own.
+            ``"nccl"`` and ``"mpi"`` are not there yet.
+        buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held.
+            ``None``: ``CIUIC_BUFFER_SIZE``, or 64 MiB (``1 << 26``).
+        timeout_s: Seconds for the join, and for each operation that names no time of its own.
+            ``None``: ``CIUIC_TIMEOUT_MS``, or 300.
+        store: Where the ranks meet: ``"tcp://host:port"``, ``"file:///directory"``, a
+            torch.distributed store, or an object with ``set``, ``get`` and ``add``. ``None``: the
+            order that :mod:`ciuic.rendezvous` describes.
+        group_name: Sets groups apart that meet in one store; alike on all ranks. ``None``: numbered
+            in the order in which this process makes its contexts.
+
+    Raises:
+        ValueError: Arguments that cannot be, or that the launcher contradicts. Nothing was sent.
+        ciuic.UnavailableError: No place to meet, or a backend that is not there.
+        ciuic.MismatchError: A world size, version or option that other ranks do not share, or a
+            rank that is there twice; on every rank concerned.
+        ciuic.TimeoutError: Ranks that did not come; the message names them.
+        ciuic.SecretError: Another secret than that of the job.
+        ciuic.ResourceError: Memory, descriptors or a port that were not to be had.
+    """
+
+    SUM = ReduceOp.SUM
+    AVG = ReduceOp.AVG
+    MIN = ReduceOp.MIN
+    MAX = ReduceOp.MAX
+    PRODUCT = ReduceOp.PRODUCT
+    BAND = ReduceOp.BAND
+    BOR = ReduceOp.BOR
+    BXOR = ReduceOp.BXOR
+
+    def __init__(
+        self,
+        world_size: int | None = None,
+        rank: int | None = None,
+        backend: str = "auto",
+        buffer_size: int | None = None,
+        timeout_s: float | None = None,
+        *,
+        store: Any = None,
+        group_name: str | None = None,
+    ) -> None:
+        _check_backend(backend)
+        settings = _native.config()
+        if buffer_size is None:
+            buffer_size = settings["buffer_size"]
+        elif buffer_size < 1:
+            raise ValueError(f"buffer_size={buffer_size} is less than 1 byte")
+        self.timeout_s: float = settings["timeout_ms"] / 1000 if timeout_s is None else timeout_s
+        timeout_ms = milliseconds(self.timeout_s)
+        meeting = rendezvous.find_meeting(rank, world_size, store, self.timeout_s)
+        with _lock:
+            number = _numbers["next"]
+            _numbers["next"] += 1
+        self._native = _native.create_communicator(
+            meeting.rank,
+            meeting.world_size,
+            meeting.store,
+            group_name or f"context-{number}",
+            timeout_ms,
+            buffer_size,
+        )
+        self.rank: int = self._native.rank
+        self.world_size: int = self._native.size
+        self._pid = os.getpid()
+        _open_contexts.add(self)
+        if number == 0 and self.rank == 0 and self.world_size > 1:
+            _announce(self)
+
+    @property
+    def backend(self) -> str:
+        """What carries the operations out: ``"native"``."""
+        return str(self.describe()["backend"])
+
+    def describe(self) -> dict[str, Any]:
+        """What is in force: backend, ranks, hosts, transports, interface, store, secret, settings.
+        What is in force: backend, ranks, hosts, transports, interface, store, secret, settings."""
+        import json
+
+        description: dict[str, Any] = json.loads(self._native.describe())
+        return description
+
+    def memory_usage(self) -> dict[str, int]:
+        """Bytes held at this moment: ``staging`` (bounded by ``buffer_size``), ``segments``,
+        ``links`` and their ``total``."""
+        usage = dict(self._native.memory_usage())
+        usage["total"] = sum(usage.values())
+        return usage
+
+    def close(self) -> None:
+        """End what is in flight with :class:`ciuic.AbortedError` and take no more. May be repeated.
+
+        It does not wait for the peers; call :meth:`barrier` before it where they still need this
+        rank.
+        """
+        if self._pid == os.getpid():
+            self._native.close()
+
+    def __enter__(self) -> CiuicContext:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<CiuicContext rank {self.rank} of {self.world_size}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a CiuicContext belongs to its process and cannot be pickled")
+
+    # ---- the operations; ciuic.collectives says what each does ----
+
+    def all_reduce(
+        self,
+        x: Any,
+        op: ReduceOp = ReduceOp.SUM,
+        wire: str | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """See :func:`ciuic.all_reduce`."""
+        return collectives.all_reduce(x, op, self, wire, timeout_s=timeout_s)
+
+    def all_reduce_async(
+        self,
+        x: Any,
+        op: ReduceOp = ReduceOp.SUM,
+        wire: str | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Handle:
+        """See :func:`ciuic.all_reduce_async`."""
+        return collectives.all_reduce_async(x, op, self, wire, timeout_s=timeout_s)
+
+    def reduce(
+        self,
+        x: Any,
+        dst: int = 0,
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """See :func:`ciuic.reduce`."""
+        return collectives.reduce(x, dst, op, self, timeout_s=timeout_s)
+
+    def reduce_async(
+        self,
+        x: Any,
+        dst: int = 0,
+        op: ReduceOp = ReduceOp.SUM,
+        *,
+        timeout_s: float | None = None,
+    ) -> Handle:
+        """See :func:`ciuic.reduce_async`."""
+        return collectives.reduce_async(x, dst, op, self, timeout_s=timeout_s)
+
+    def broadcast(self, x: Any, src: int = 0, *, timeout_s: float | None = None) -> Any:
+        """See :func:`ciuic.broadcast`."""
+        return collectives.broadcast(x, src, self, timeout_s=timeout_s)
+
+    def broadcast_async(self, x: Any, src: int = 0, *, timeout_s: float | None = None) -> Handle:
+        """See :func:`ciuic.broadcast_async`."""
+        return collectives.broadcast_async(x, src, self, timeout_s=timeout_s)
+
+    def all_gather(self, x: Any, *, timeout_s: float | None = None) -> list[Any]:
+        """See :func:`ciuic.all_gather`."""
+        return collectives.all_gather(x, self, timeout_s=timeout_s)
+
+    def all_gather_async(self, x: Any, *, timeout_s: float | None = None) -> Handle:
+        """See :func:`ciuic.all_gather_async`."""
+        return collectives.all_gather_async(x, self, timeout_s=timeout_s)
+
+    def barrier(self, *, timeout_s: float | None = None) -> None:
+        """See :func:`ciuic.barrier`."""
+        collectives.barrier(self, timeout_s=timeout_s)
+
+    def barrier_async(self, *, timeout_s: float | None = None) -> Handle:
+        """See :func:`ciuic.barrier_async`."""
+        return collectives.barrier_async(self, timeout_s=timeout_s)
+
+
+_default: CiuicContext | None = None
+_default_pid = -1
+
+
+def default_context() -> CiuicContext:
+    """The process's default context, made on first use from the launcher's environment.
+
+    Raises:
+        ciuic.ClosedError: It was made before this process was forked.
+        Otherwise as :class:`CiuicContext`.
+    """
+    global _default, _default_pid
+    context = _default
+    if context is not None and _default_pid == os.getpid():
+        return context
+    with _lock_of_default:
+        if _default is None:
+            _default = CiuicContext()
+            _default_pid = os.getpid()
+        elif _default_pid != os.getpid():
+            raise ClosedError(
+                "the default context was made before this process was forked; start processes with "
+                "ciuic.spawn or the start method 'spawn', or make a CiuicContext of their own here"
+            )
+        return _default
+
+
+_lock_of_default = threading.Lock()
+
+
+def of(context: CiuicContext | None) -> CiuicContext:
+    """``context``, or the default one."""
+    if context is None:
+        return default_context()
+    if not isinstance(context, CiuicContext):
+        raise TypeError(f"context={context!r} is no CiuicContext")
+    return context
+
+
+def milliseconds(timeout_s: float | None) -> int:
+    """``timeout_s`` for the core: -1 takes the communicator's.
+
+    Raises:
+        ValueError: Not more than 0 seconds.
+    """
+    if timeout_s is None:
+        return -1
+    if not timeout_s > 0:
+        raise ValueError(f"timeout_s={timeout_s!r} is not more than 0. Nothing was sent.")
+    return max(1, round(min(timeout_s, 1e9) * 1000))
+
+
+def _check_backend(backend: str) -> None:
+    if backend in _LATER_BACKENDS:
+        raise UnavailableError(
+            f"backend={backend!r} is not there yet; "
+            "backend='auto' or 'native' works, with CPU tensors"
+        )
+    if backend not in _BACKENDS:
+        raise ValueError(f"backend={backend!r} is unknown; there are 'auto' and 'native'")
+
+
+def _announce(context: CiuicContext) -> None:
+    """One line on stderr: under ``ciuic run`` (which sets CIUIC_SECRET), or where CIUIC_LOG says.
+    One line on stderr: under ``ciuic run`` (which sets CIUIC_SECRET), or where CIUIC_LOG says."""
+    if not os.environ.get("CIUIC_SECRET") and _native.config()["log_level"] == "warn":
+        return
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(start_line(context.describe()) + "\n")
+        sys.stderr.flush()
+
+
+def start_line(description: dict[str, Any]) -> str:
+    """ "ciuic 0.1.0: 4 ranks on 2 hosts, shm tcp, eth0, joined in 12 ms" of ``describe()``."""
+    ranks, hosts = description.get("ranks", 1), description.get("hosts", 1)
+    if isinstance(hosts, list):
+        hosts = len(hosts)
+    parts = [f"{ranks} rank{'s' * (ranks != 1)} on {hosts} host{'s' * (hosts != 1)}"]
+    transports = description.get("transports")
+    if transports:
+        parts.append("+".join(transports) if isinstance(transports, list) else str(transports))
+    if description.get("interface"):
+        parts.append(str(description["interface"]))
+    if description.get("join_ms") is not None:
+        parts.append(f"joined in {description['join_ms']:.0f} ms")
+    return f"ciuic {_native.version()}: " + ", ".join(parts)
+
+
+@atexit.register
+def close_contexts() -> None:
+    """Closes every context that this process has made."""
+    for context in list(_open_contexts):
+        with contextlib.suppress(CiuicError):
+            context.close()
+
+
+def forget_contexts() -> None:
+    """In a child that was forked to be a rank: contexts of the parent are not ours."""
+    global _default
+    _default = None
+    _open_contexts.clear()
+    _numbers["next"] = 0

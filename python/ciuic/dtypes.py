@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types and reduction operations, numbered as in include/ciuic/dtype.h.
+
+``ciuic`` imports neither NumPy nor PyTorch. The dtypes of each are entered into
+:data:`CODE_OF_DTYPE` when its first array is met.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from ciuic import _native
+
+
+class ReduceOp(enum.IntEnum):
+    """How the ranks' elements become one. ``SUM`` is not divided by the world size, ``AVG`` is."""
+
+    SUM = 0
+    AVG = 1
+    MIN = 2
+    MAX = 3
+    PRODUCT = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+
+
+CODE_OF_NAME: dict[str, int] = dict(_native.dtype_codes)
+NAME_OF_CODE: dict[int, str] = {code: name for name, code in CODE_OF_NAME.items()}
+SIZE_OF_CODE: dict[int, int] = dict(_native.dtype_sizes)
+
+# dtype objects of NumPy and PyTorch, native byte order only.
+CODE_OF_DTYPE: dict[Any, int] = {}
+
+
+def names() -> list[str]:
+    """Names of the element types that collectives take."""
+    return list(CODE_OF_NAME)
+
+
+def op_code(op: ReduceOp | int) -> int:
+    """Checks ``op`` and gives its number.
+
+    Raises:
+        ValueError: Not a ReduceOp, or one that no backend has yet.
+    """
+    try:
+        op = ReduceOp(op)
+    except (ValueError, TypeError):
+        names = ", ".join(f"CiuicContext.{name.upper()}" for name in _native.op_codes)
+        raise ValueError(f"op={op!r} is no reduction operation; there are {names}") from None
+    if op.name.lower() not in _native.op_codes:
+        names = ", ".join(name.upper() for name in _native.op_codes)
+        raise ValueError(f"op={op.name} is not there yet; there are {names}. Nothing was sent.")
+    return int(op)
+
+
+def check_reducible(code: int, op: int) -> None:
+    """Raises ValueError where ``op`` is not defined for the dtype."""
+    if not _native.is_reducible(code, op):
+        raise ValueError(
+            f"{ReduceOp(op).name} is not defined for {NAME_OF_CODE[code]}. Nothing was sent."
+        )

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the ranks of a context meet, and who they are.
+
+The order, first come first taken: a store or address that was given; torch.distributed's store,
+where it is initialised; ``CIUIC_STORE`` (``ciuic run`` sets it); torchrun's ``MASTER_ADDR`` and
+``MASTER_PORT``, spoken through torch, which is imported only then; PMI (``mpiexec``, ``srun``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NamedTuple, Protocol
+
+from ciuic import _native
+from ciuic.errors import TimeoutError, UnavailableError
+
+
+class StoreLike(Protocol):
+    """What the core needs of a store that is a Python object."""
+
+    name: str
+
+    def set(self, key: str, value: bytes) -> None: ...
+
+    def get(self, key: str, timeout_ms: int) -> bytes:
+        """Waits for the key; raises TimeoutError after ``timeout_ms``."""
+        ...
+
+    def add(self, key: str, amount: int) -> int: ...
+
+
+class Meeting(NamedTuple):
+    """Who this process is, and where it meets its peers.
+
+    ``rank`` and ``world_size`` are -1 where the core finds them out itself, ``store`` is None where
+    it needs none (one rank) or has its own way (PMI).
+    """
+
+    rank: int
+    world_size: int
+    store: Any
+
+
+class TorchStore:
+    """torch.distributed's store as the core wants it. Everything ours stands under ``ciuic/``."""
+
+    name = "torch"
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def set(self, key: str, value: bytes) -> None:
+        self._store.set("ciuic/" + key, value)
+
+    def get(self, key: str, timeout_ms: int) -> bytes:
+        """As :class:`StoreLike`. Asks again and again: torch's own wait cannot be interrupted."""
+        import time
+
+        key = "ciuic/" + key
+        deadline = time.monotonic() + timeout_ms / 1000
+        pause_s = 0.0005
+        while not self._store.check([key]):
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"key {key!r} is not in torch's store after {timeout_ms} ms")
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 0.02)
+        return bytes(self._store.get(key))
+
+    def add(self, key: str, amount: int) -> int:
+        return int(self._store.add("ciuic/" + key, amount))
+
+
+class _Launcher(NamedTuple):
+    name: str
+    rank: str
+    world_size: str
+
+
+_LAUNCHERS = (
+    _Launcher("torchrun or ciuic run", "RANK", "WORLD_SIZE"),
+    _Launcher("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    _Launcher("PMI", "PMI_RANK", "PMI_SIZE"),
+    _Launcher("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+def launched_as() -> tuple[int, int] | None:
+    """Rank and world size by torch.distributed or the launcher's variables; None without either.
+
+    Raises:
+        ValueError: ``RANK`` and ``WORLD_SIZE`` that count nodes, or are no numbers.
+    """
+    distributed = _torch_distributed()
+    if distributed is not None:
+        return int(distributed.get_rank()), int(distributed.get_world_size())
+    for launcher in _LAUNCHERS:
+        rank, size = os.environ.get(launcher.rank), os.environ.get(launcher.world_size)
+        if not rank or not size:
+            continue
+        if launcher.rank == "RANK" and not os.environ.get("LOCAL_RANK"):
+            if any(os.environ.get(other.rank) for other in _LAUNCHERS[1:]):
+                continue
+            raise ValueError(
+                f"RANK={rank} and WORLD_SIZE={size} without LOCAL_RANK seem to count nodes, as a "
+                "job scheduler does, not processes. Start one process a rank with ciuic run, "
+                "torchrun or mpiexec, or give CiuicContext world_size, rank and store."
+            )
+        try:
+            return int(rank), int(size)
+        except ValueError:
+            raise ValueError(
+                f"{launcher.rank}={rank!r} and {launcher.world_size}={size!r} (set by "
+                f"{launcher.name}) are no numbers"
+            ) from None
+    return None
+
+
+def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s: float) -> Meeting:
+    """Settles rank, world size and store for a context.
+
+    Raises:
+        ValueError: A rank or world size that cannot be, or that the launcher contradicts.
+        ciuic.UnavailableError: No place to meet; the message lists what was tried.
+    """
+    rank, world_size = _who(rank, world_size, given_store=store is not None)
+    if world_size == 1:
+        return Meeting(rank, world_size, None)
+    if store is not None:
+        return Meeting(rank, world_size, _given_store(store, timeout_s))
+    distributed = _torch_distributed()
+    if distributed is not None:
+        return Meeting(rank, world_size, TorchStore(_default_store_of(distributed)))
+    url = os.environ.get("CIUIC_STORE")
+    if url:
+        return Meeting(rank, world_size, _native.open_store(url, round(timeout_s * 1000)))
+    if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
+        return Meeting(rank, world_size, _torchrun_store(rank, timeout_s))
+    if os.environ.get("PMI_FD"):
+        return Meeting(rank, world_size, None)
+    raise UnavailableError(_nowhere(rank, world_size))
+
+
+def _who(rank: int | None, world_size: int | None, given_store: bool) -> tuple[int, int]:
+    launched = None
+    if rank is None or world_size is None or not given_store:
+        launched = launched_as()
+    if rank is None or world_size is None:
+        if launched is None and world_size == 1:
+            launched = (0, 1)
+        if launched is None:
+            missing = "rank" if rank is None else "world_size"
+            raise UnavailableError(
+                f"{missing} was not given and no launcher tells it (tried torch.distributed, "
+                + ", ".join(f"{launcher.rank} of {launcher.name}" for launcher in _LAUNCHERS)
+                + "). Start the program with ciuic run -n 2, torchrun or mpiexec, or give "
+                "CiuicContext world_size and rank."
+            )
+        if world_size is not None and world_size != launched[1]:
+            raise ValueError(
+                f"world_size={world_size}, but the launcher started {launched[1]} ranks"
+            )
+        rank = launched[0] if rank is None else rank
+        world_size = launched[1]
+    elif launched is not None and world_size > launched[1]:
+        raise ValueError(f"world_size={world_size}, but the launcher started {launched[1]} ranks")
+    if world_size < 1:
+        raise ValueError(f"world_size={world_size} is less than 1")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank={rank} is not from 0 to {world_size - 1} (world_size={world_size})")
+    return rank, world_size
+
+
+def _torch_distributed() -> Any:
+    """torch.distributed, where the program has initialised it."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
+
+
+def _default_store_of(distributed: Any) -> Any:
+    return distributed.distributed_c10d._get_default_store()
+
+
+def _given_store(store: Any, timeout_s: float) -> Any:
+    if isinstance(store, str):
+        return _native.open_store(store, round(timeout_s * 1000))
+    if isinstance(store, _native.Store):
+        return store
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and isinstance(store, distributed.Store):
+        return TorchStore(store)
+    if all(callable(getattr(store, name, None)) for name in ("set", "get", "add")):
+        return store
+    raise ValueError(
+        f"store={store!r} is no store: give 'tcp://host:port', 'file:///directory', a "
+        "torch.distributed store, or an object with set, get and add"
+    )
+
+
+def _torchrun_store(rank: int, timeout_s: float) -> TorchStore:
+    import datetime
+
+    try:
+        import torch.distributed as distributed
+    except ImportError as error:
+        raise UnavailableError(
+            "MASTER_ADDR and MASTER_PORT name a store of torch, and torch cannot be imported "
+            f"({error}); install it, or set CIUIC_STORE=tcp://host:port"
+        ) from None
+    agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    # multi_tenant: a later init_process_group() of this process shares the server and its port.
+    store = distributed.TCPStore(
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        is_master=rank == 0 and not agent_has_it,
+        timeout=datetime.timedelta(seconds=timeout_s),
+        wait_for_workers=False,
+        multi_tenant=True,
+    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return TorchStore(distributed.PrefixStore(f"attempt_{attempt}", store))
+
+
+def _nowhere(rank: int, world_size: int) -> str:
+    return (
+        f"rank {rank} of {world_size} has no place to meet the others. Tried: the argument store= "
+        "(not given); torch.distributed (not initialised); CIUIC_STORE (not set); MASTER_ADDR and "
+        "MASTER_PORT (not set); PMI_FD (not set). Start the program with ciuic run, torchrun or "
+        "mpiexec, or give store='tcp://host:port'."
+    )

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// communicator_py.cc: Communicator. An array comes as address, count and number of its dtype: two
+// integers cost less than a DLPack capsule, and ciuic/buffers.py has looked at the array already.
+
+#include <nanobind/stl/string.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "module.h"
+
+namespace ciuic::python {
+namespace {
+
+// How long a wait for the join goes on before it looks for Ctrl-C.
+constexpr std::chrono::milliseconds kSignalCheck{50};
+
+ConstBuffer input_at(uintptr_t address, int64_t count, int dtype) {
+  return {reinterpret_cast<const void*>(address), count, static_cast<DataType>(dtype), {}};
+}
+
+MutableBuffer output_at(uintptr_t address, int64_t count, int dtype) {
+  return {reinterpret_cast<void*>(address), count, static_cast<DataType>(dtype), {}};
+}
+
+OperationOptions options_of(int64_t timeout_ms) {
+  OperationOptions options;
+  options.timeout_ms = timeout_ms;
+  return options;
+}
+
+class PyCommunicator {
+ public:
+  explicit PyCommunicator(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+
+  PyCommunicator(const PyCommunicator&) = delete;
+  PyCommunicator& operator=(const PyCommunicator&) = delete;
+
+  ~PyCommunicator() {
+    const nb::gil_scoped_release no_gil;  // callbacks that end here may want it
+    communicator_.reset();
+  }
+
+  Communicator& get() { return *communicator_; }
+
+  // Calls one operation and waits for its end.
+  template <typename Call>
+  void run(Call call) {
+    bool was_interrupted = false;
+    Status status;
+    {
+      const nb::gil_scoped_release no_gil;
+      Result<Work> work = call(*communicator_);
+      status =
+          work.ok() ? wait_interruptibly(*work, communicator_, &was_interrupted) : work.status();
+    }
+    if (was_interrupted) throw nb::python_error();
+    raise_unless_ok(status);
+  }
+
+  // Calls one operation and returns; `keep` lives until it has ended.
+  template <typename Call>
+  nb::object start(nb::object keep, Call call) {
+    Result<Work> work = [&] {
+      const nb::gil_scoped_release no_gil;
+      return call(*communicator_);
+    }();
+    raise_unless_ok(work.status());
+    return make_work(std::move(*work), communicator_, std::move(keep));
+  }
+
+  // With `keep` None an operation blocks and gives None, else it gives its Work.
+  template <typename Call>
+  nb::object run_or_start(nb::object keep, Call call) {
+    if (!keep.is_none()) return start(std::move(keep), call);
+    run(call);
+    return nb::none();
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;
+};
+
+// A join under way. It runs on a thread of its own, so that Ctrl-C ends the wait for it; then the
+// join is left to end by its time-out, and what it made is dropped there.
+struct Join {
+  CommunicatorOptions options;
+  std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
+  std::mutex mutex;
+  std::condition_variable ended;
+  std::optional<Result<std::unique_ptr<Communicator>>> result;
+};
+
+void run_join(const std::shared_ptr<Join>& join) {
+  Result<std::unique_ptr<Communicator>> result = Communicator::create(join->options);
+  join->options.store.reset();
+  const std::lock_guard lock(join->mutex);
+  join->result.emplace(std::move(result));
+  join->ended.notify_one();
+}
+
+// Whether it ended; false: a signal handler raised.
+bool wait_for_join(Join& join) {
+  std::unique_lock lock(join.mutex);
+  while (!join.ended.wait_for(lock, kSignalCheck, [&] { return join.result.has_value(); })) {
+    lock.unlock();
+    if (interrupted()) return false;
+    lock.lock();
+  }
+  return true;
+}
+
+PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
+                       int64_t timeout_ms, size_t buffer_size) {
+  const auto join = std::make_shared<Join>();
+  join->options.rank = rank;
+  join->options.size = size;
+  join->options.store = store_from(store, join->abandoned);
+  join->options.group_name = group_name;
+  join->options.timeout_ms = timeout_ms;
+  join->options.buffer_size = buffer_size;
+  bool ended = false;
+  {
+    const nb::gil_scoped_release no_gil;
+    std::thread thread([join] { run_join(join); });
+    ended = wait_for_join(*join);
+    if (ended) {
+      thread.join();
+    } else {
+      join->abandoned->store(true);
+      thread.detach();
+    }
+  }
+  if (!ended) throw nb::python_error();
+  raise_unless_ok(join->result->status());
+  return new PyCommunicator(std::move(**join->result));  // Python's, by take_ownership
+}
+
+nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
+                      int dtype, int op, int64_t timeout_ms, nb::object keep) {
+  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
+    return communicator.all_reduce(input_at(input, count, dtype), output_at(output, count, dtype),
+                                   static_cast<ReduceOp>(op), options_of(timeout_ms));
+  });
+}
+
+nb::object reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count, int dtype,
+                  int op, int root, int64_t timeout_ms, nb::object keep) {
+  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
+    const int64_t output_count = communicator.rank() == root ? count : 0;
+    return communicator.reduce(input_at(input, count, dtype),
+                               output_at(output, output_count, dtype), static_cast<ReduceOp>(op),
+                               root, options_of(timeout_ms));
+  });
+}
+
+nb::object broadcast(PyCommunicator& self, uintptr_t address, int64_t count, int dtype, int root,
+                     int64_t timeout_ms, nb::object keep) {
+  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
+    return communicator.broadcast(output_at(address, count, dtype), root, options_of(timeout_ms));
+  });
+}
+
+nb::object all_gather(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
+                      int dtype, int64_t timeout_ms, nb::object keep) {
+  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
+    return communicator.all_gather(input_at(input, count, dtype),
+                                   output_at(output, count * communicator.size(), dtype),
+                                   options_of(timeout_ms));
+  });
+}
+
+nb::object barrier(PyCommunicator& self, int64_t timeout_ms, nb::object keep) {
+  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
+    return communicator.barrier(options_of(timeout_ms));
+  });
+}
+
+void close(PyCommunicator& self) {
+  Status status = [&] {
+    const nb::gil_scoped_release no_gil;
+    return self.get().close();
+  }();
+  raise_unless_ok(status);
+}
+
+nb::dict memory_usage(PyCommunicator& self) {
+  const MemoryUsage usage = self.get().memory_usage();
+  nb::dict result;
+  result["staging"] = usage.staging;
+  result["segments"] = usage.segments;
+  result["links"] = usage.links;
+  return result;
+}
+
+}  // namespace
+
+void bind_communicator(nb::module_& module) {
+  nb::class_<PyCommunicator>(module, "Communicator", "A group of ranks; see ciuic.CiuicContext.")
+      .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
+      .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
+      .def("all_reduce", &all_reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"), nb::arg("keep").none())
+      .def("reduce", &reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("op"), nb::arg("root"), nb::arg("timeout_ms"),
+           nb::arg("keep").none())
+      .def("broadcast", &broadcast, nb::arg("address"), nb::arg("count"), nb::arg("dtype"),
+           nb::arg("root"), nb::arg("timeout_ms"), nb::arg("keep").none())
+      .def("all_gather", &all_gather, nb::arg("input"), nb::arg("output"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("timeout_ms"), nb::arg("keep").none())
+      .def("barrier", &barrier, nb::arg("timeout_ms"), nb::arg("keep").none())
+      .def("close", &close)
+      .def("memory_usage", &memory_usage)
+      .def("describe", [](PyCommunicator& self) { return self.get().describe(); });
+
+  module.def("create_communicator", &create, nb::arg("rank"), nb::arg("size"),
+             nb::arg("store").none(), nb::arg("group_name"), nb::arg("timeout_ms"),
+             nb::arg("buffer_size"), nb::rv_policy::take_ownership);
+}
+
+}  // namespace ciuic::python

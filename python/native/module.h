@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// module.h: what the files of ciuic._native share. Each *_py.cc binds one concept; it converts
+// between Python and the C++ API and decides nothing.
+//
+// The GIL is never held while the library waits, and a wait looks for Ctrl-C now and then.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+
+#include "ciuic/communicator.h"
+#include "ciuic/status.h"
+#include "ciuic/store.h"
+#include "ciuic/work.h"
+
+namespace ciuic::python {
+
+namespace nb = nanobind;
+
+void bind_array(nb::module_& module);
+void bind_bench(nb::module_& module);
+void bind_communicator(nb::module_& module);
+void bind_errors(nb::module_& module);
+void bind_info(nb::module_& module);
+void bind_plan(nb::module_& module);
+void bind_store(nb::module_& module);
+void bind_work(nb::module_& module);
+
+// Raises the exception that ciuic.errors has for `status`, which is not ok. Needs the GIL.
+[[noreturn]] void raise(const Status& status);
+
+inline void raise_unless_ok(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+
+// Runs Python's signal handlers where a signal came. True: one of them raised, and the exception
+// (KeyboardInterrupt) is set in this thread. Takes the GIL itself.
+bool interrupted();
+
+// Waits for the operation to end, without the GIL. Where a signal handler raises, closes the
+// communicator, waits for the end that this brings, and sets `was_interrupted`.
+Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& communicator,
+                          bool* was_interrupted);
+
+// Wraps an operation for Python. It holds `keep` (arrays, contexts) until the operation has ended,
+// also where the handle is dropped before that.
+nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep);
+
+// `object`: None, a store of this module, or any Python object with set, get, add and name, which
+// is left alone once `abandoned` is set.
+std::shared_ptr<Store> store_from(nb::handle object,
+                                  const std::shared_ptr<std::atomic<bool>>& abandoned);
+
+}  // namespace ciuic::python

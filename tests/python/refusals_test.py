@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is refused, before anything is sent, with a message that says what to do."""
+
+import gc
+import os
+import sys
+
+import ciuic
+import numpy
+import pytest
+import torch
+from ciuic import CiuicContext, errors
+
+
+def test_unknown_dtypes(ctx: CiuicContext) -> None:
+    for x in (
+        torch.ones(2, dtype=torch.complex64),
+        torch.ones(2, dtype=torch.bool),
+        numpy.ones(2, dtype=numpy.complex128),
+        numpy.ones(2, dtype=object),
+        numpy.ones(2, dtype=numpy.uint16),
+    ):
+        for call in (ctx.all_reduce, ctx.reduce, ctx.broadcast, ctx.all_gather):
+            with pytest.raises(ValueError, match=r"float32.*Nothing was sent"):
+                call(x)
+
+
+def test_foreign_byte_order(ctx: CiuicContext) -> None:
+    with pytest.raises(ValueError, match="byte order"):
+        ctx.all_reduce(numpy.ones(2, dtype=">f4"))
+
+
+def test_read_only(ctx: CiuicContext) -> None:
+    x = numpy.ones(3)
+    ctx.all_reduce(x)
+    x.flags.writeable = False
+    for call in (ctx.all_reduce, ctx.all_reduce_async, ctx.broadcast):
+        with pytest.raises(ValueError, match="read-only"):
+            call(x)
+    with pytest.raises(ValueError, match="read-only"):
+        ctx.all_reduce([numpy.ones(2), x])
+    assert ctx.reduce(x).tolist() == [1, 1, 1]  # they only read it
+    assert ctx.all_gather(x)[0].tolist() == [1, 1, 1]
+
+
+def test_shared_elements(ctx: CiuicContext) -> None:
+    for x in (
+        torch.ones(1, 3).expand(4, 3),
+        torch.ones(6).as_strided((3, 3), (1, 1)),
+        numpy.lib.stride_tricks.as_strided(numpy.ones(6), (3, 3), (8, 8)),
+    ):
+        with pytest.raises(ValueError, match="share memory"):
+            ctx.all_reduce(x)
+        assert (ctx.reduce(x) == 1).all()
+        assert (ctx.all_gather(x)[0] == 1).all()
+
+
+def test_no_arrays(ctx: CiuicContext) -> None:
+    for x in (3, None, "text", [1, 2], {"a": 1}, torch.nn.Linear(1, 1)):
+        with pytest.raises(ValueError, match="array"):
+            ctx.all_reduce(x)
+
+
+def test_layouts_and_wrappers(ctx: CiuicContext) -> None:
+    with pytest.raises(ValueError, match="layout"):
+        ctx.all_reduce(torch.eye(3).to_sparse())
+    with pytest.raises(ValueError, match="masked"):
+        ctx.all_reduce(numpy.ma.ones(3))
+    with pytest.raises(ValueError, match="meta"):
+        ctx.all_reduce(torch.ones(3, device="meta"))
+
+
+def test_mixed_dtypes(ctx: CiuicContext) -> None:
+    for arrays in (
+        [torch.ones(2), torch.ones(2, dtype=torch.float64)],
+        [torch.ones(2), numpy.ones(2)],
+    ):
+        with pytest.raises(ValueError, match="float32, float64"):
+            ciuic.all_reduce(arrays, context=ctx)
+        with pytest.raises(ValueError, match="float32, float64"):
+            ctx.broadcast(arrays)
+
+
+def test_mixed_devices(ctx: CiuicContext) -> None:
+    with pytest.raises(ValueError, match="meta"):
+        ctx.all_reduce([torch.ones(2), torch.ones(2, device="meta")])
+
+
+def test_nothing_is_changed_by_a_refusal(ctx: CiuicContext) -> None:
+    good, bad = torch.ones(3), torch.ones(3, dtype=torch.bool)
+    version = good._version
+    with pytest.raises(ValueError, match="bool"):
+        ctx.all_reduce([good, bad])
+    assert good.tolist() == [1, 1, 1]
+    assert good._version in (version, version + 1)
+    ctx.all_reduce(good)  # the context is still good
+
+
+def test_a_single_parameter(ctx: CiuicContext) -> None:
+    with pytest.raises(ValueError, match=r"x\.grad or x\.data"):
+        ctx.all_reduce(torch.nn.Parameter(torch.ones(2)))
+    with pytest.raises(ValueError, match="parameters and other arrays"):
+        ctx.all_reduce([torch.nn.Parameter(torch.ones(2)), torch.ones(2)])
+
+
+def test_ops(ctx: CiuicContext) -> None:
+    for op in (CiuicContext.BAND, CiuicContext.BOR, CiuicContext.BXOR):
+        for x in (torch.ones(2), torch.ones(2, dtype=torch.int32)):
+            with pytest.raises(ValueError, match="not there yet"):
+                ctx.all_reduce(x, op)
+            with pytest.raises(ValueError, match="not there yet"):
+                ctx.reduce(x, op=op)
+    for op in (77, "sum", None):
+        with pytest.raises(ValueError, match="no reduction operation"):
+            ctx.all_reduce(torch.ones(2), op)
+
+
+def test_ranks_and_times(ctx: CiuicContext) -> None:
+    x = torch.ones(2)
+    for rank in (-1, 1):
+        with pytest.raises(ValueError, match="no rank"):
+            ctx.reduce(x, dst=rank)
+        with pytest.raises(ValueError, match="no rank"):
+            ctx.broadcast(x, src=rank)
+    for seconds in (0, -1, float("nan")):
+        with pytest.raises(ValueError, match="timeout_s"):
+            ctx.all_reduce(x, timeout_s=seconds)
+    ctx.all_reduce(x, timeout_s=0.5)
+    with pytest.raises(TypeError, match="CiuicContext"):
+        ciuic.all_reduce_async(x, context="ctx")
+
+
+def test_wire_is_not_there_yet(ctx: CiuicContext) -> None:
+    with pytest.raises(ciuic.UnsupportedError, match="not there yet"):
+        ctx.all_reduce(torch.ones(2), wire="bf16")
+
+
+def test_backends(no_launcher: None) -> None:
+    for backend in ("auto", "native"):
+        with CiuicContext(world_size=1, rank=0, backend=backend) as context:
+            assert context.backend == "native"
+    for backend in ("nccl", "mpi"):
+        with pytest.raises(ciuic.UnavailableError, match="'auto' or 'native' works"):
+            CiuicContext(world_size=1, rank=0, backend=backend)
+    with pytest.raises(ValueError, match="unknown"):
+        CiuicContext(world_size=1, rank=0, backend="gloo")
+
+
+def test_closed(ctx: CiuicContext) -> None:
+    x = torch.ones(2)
+    ctx.all_reduce(x)
+    ctx.close()
+    ctx.close()
+    for call in (ctx.all_reduce, ctx.all_reduce_async, ctx.reduce, ctx.broadcast, ctx.all_gather):
+        with pytest.raises(ciuic.ClosedError):
+            call(x)
+    with pytest.raises(ciuic.ClosedError):
+        ctx.barrier()
+
+
+def test_after_fork(ctx: CiuicContext) -> None:
+    x = torch.ones(2)
+    ctx.all_reduce(x)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            ctx.all_reduce(x)
+        except ciuic.ClosedError as error:
+            code = 0 if "fork" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    ctx.all_reduce(x)  # the parent's is as it was
+
+
+def test_dropped_contexts_leave_nothing(no_launcher: None) -> None:
+    def held() -> tuple[int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    CiuicContext(world_size=1, rank=0).barrier()
+    before = held()
+    for _ in range(20):
+        CiuicContext(world_size=1, rank=0).barrier()
+    assert held() == before
+
+
+def test_error_table() -> None:
+    from ciuic import _native
+
+    for name, number in _native.status_codes.items():
+        error = errors.error_for(number, "text")
+        assert isinstance(error, ciuic.CiuicError)
+        assert str(error) == "text"
+        if name != "ok":
+            assert type(error) is errors._ERROR_OF_CODE[name]
+            assert type(error) is not ciuic.CiuicError
+    assert issubclass(ciuic.TimeoutError, TimeoutError)
+    assert issubclass(ciuic.PeerLostError, ConnectionError)
+    assert issubclass(ciuic.SecretError, PermissionError)
+    for refusal in (ciuic.InvalidArgumentError, ciuic.UnsupportedError):
+        assert issubclass(refusal, ValueError)
+
+
+def test_cuda_is_refused_clearly(ctx: CiuicContext) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    with pytest.raises(ValueError, match="cuda"):
+        ctx.all_reduce(torch.ones(2, device="cuda"))
+
+
+def test_contexts_are_not_pickled(ctx: CiuicContext) -> None:
+    import pickle
+
+    with pytest.raises(TypeError, match="belongs to its process"):
+        pickle.dumps(ctx)
+
+
+def test_local_device() -> None:
+    assert ciuic.local_device() == "cpu" or torch.cuda.is_available()
+    assert sys.modules["torch"] is torch

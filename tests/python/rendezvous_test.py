@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who a process is and where it meets its peers, by arguments and environment."""
+
+import ciuic
+import pytest
+from ciuic import CiuicContext, rendezvous
+
+
+def test_without_anything() -> None:
+    with pytest.raises(ciuic.UnavailableError, match=r"ciuic run.*torchrun.*mpiexec"):
+        CiuicContext()
+    with pytest.raises(ciuic.UnavailableError, match="rank was not given"):
+        CiuicContext(world_size=2)
+
+
+def test_no_place_to_meet_lists_what_was_tried() -> None:
+    with pytest.raises(ciuic.UnavailableError) as raised:
+        CiuicContext(world_size=2, rank=0)
+    for tried in ("store=", "torch.distributed", "CIUIC_STORE", "MASTER_ADDR", "PMI_FD"):
+        assert tried in str(raised.value)
+
+
+def test_one_rank_needs_no_place() -> None:
+    for arguments in ({"world_size": 1}, {"world_size": 1, "rank": 0}):
+        with CiuicContext(**arguments) as context:
+            assert (context.rank, context.world_size) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("rank", "size"),
+    [
+        ("RANK", "WORLD_SIZE"),
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+    ],
+)
+def test_launchers(monkeypatch: pytest.MonkeyPatch, rank: str, size: str) -> None:
+    monkeypatch.setenv(rank, "3")
+    monkeypatch.setenv(size, "4")
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert rendezvous.launched_as() == (3, 4)
+    monkeypatch.setenv(size, "many")
+    with pytest.raises(ValueError, match="no numbers"):
+        rendezvous.launched_as()
+
+
+def test_nodes_counted_as_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match="count nodes"):
+        CiuicContext()
+    monkeypatch.setenv("PMI_RANK", "1")
+    monkeypatch.setenv("PMI_SIZE", "4")
+    assert rendezvous.launched_as() == (1, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"world_size": 8}, "the launcher started 2"),
+        ({"world_size": 8, "rank": 0}, "the launcher started 2"),
+        ({"world_size": 2, "rank": 2}, "rank=2 is not from 0 to 1"),
+        ({"world_size": 2, "rank": -1}, "rank=-1"),
+        ({"world_size": 0, "rank": 0}, "less than 1"),
+        ({"buffer_size": 0}, "buffer_size"),
+        ({"timeout_s": 0}, "timeout_s"),
+    ],
+)
+def test_impossible(monkeypatch: pytest.MonkeyPatch, arguments: dict, message: str) -> None:
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
+        CiuicContext(**arguments)
+
+
+@pytest.mark.parametrize(
+    "url", ["nonsense", "http://a:1", "tcp://", "file://relative", "tcp://a:0"]
+)
+def test_bad_addresses(url: str) -> None:
+    with pytest.raises((ValueError, ciuic.CiuicError)):
+        CiuicContext(world_size=2, rank=0, store=url, timeout_s=0.3)
+
+
+def test_a_store_must_be_one() -> None:
+    with pytest.raises(ValueError, match="is no store"):
+        CiuicContext(world_size=2, rank=0, store=object())
+
+
+def test_python_store_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        name = "broken"
+
+        def set(self, key: str, value: bytes) -> None:
+            raise RuntimeError("the store is on fire")
+
+        def get(self, key: str, timeout_ms: int) -> bytes:
+            raise RuntimeError("the store is on fire")
+
+        def add(self, key: str, amount: int) -> int:
+            raise RuntimeError("the store is on fire")
+
+    with pytest.raises(ciuic.CiuicError, match="on fire"):
+        CiuicContext(world_size=2, rank=0, store=Broken(), timeout_s=1)
