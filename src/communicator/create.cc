@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// create.cc: a communicator comes into being: settings, join, driver, backend, description.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "backend/native/native_backend.h"
+#include "base/config.h"
+#include "base/fork.h"
+#include "base/json_text.h"
+#include "ciuic/version.h"
+#include "communicator/join.h"
+#include "communicator/process_driver.h"
+#include "communicator/state.h"
+#include "kernels/reduce.h"
+#include "topology/host.h"
+
+namespace ciuic {
+
+// The largest chunk that the tuner gives out, for the bound on what arrives early.
+static constexpr size_t kLargestChunk = 256 * 1024;
+static constexpr size_t kMostWindow = 8;
+
+// Chunks a (operation, link) that may be under way, so that all of them fit into buffer_size.
+static int window_for(size_t buffer_size, int size) {
+  const size_t streams = engine::kMaxActive * static_cast<size_t>(std::max(1, size - 1));
+  return static_cast<int>(
+      std::clamp<size_t>(buffer_size / (streams * kLargestChunk), 1, kMostWindow));
+}
+
+static Result<CommunicatorOptions> effective(const CommunicatorOptions& asked,
+                                             const Config& config) {
+  CommunicatorOptions options = asked;
+  if (options.timeout_ms < 0) options.timeout_ms = config.timeout_ms;
+  if (options.buffer_size == 0) options.buffer_size = config.buffer_size;
+  if ((options.rank < 0) != (options.size < 0)) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("rank is {} and size {}: give both, or neither where a launcher says "
+                              "them",
+                              options.rank, options.size));
+  }
+  return options;
+}
+
+static std::string list_of(const std::set<std::string>& names) {
+  std::string text = "[";
+  for (const std::string& name : names) {
+    if (text.size() > 1) text += ",";
+    text += json_quoted(name);
+  }
+  return text + "]";
+}
+
+static std::string description_of(const Joined& joined, const CommunicatorOptions& options,
+                                  const Config& config, int rank) {
+  std::set<std::string> transports;
+  for (const auto& link : joined.links) {
+    if (link != nullptr) transports.insert(link->transport());
+  }
+  std::string reasons = "{";
+  for (const auto& [peer, reason] : joined.reasons) {
+    if (reasons.size() > 1) reasons += ",";
+    reasons += fmt::format("\"{}\":{}", peer, json_quoted(reason));
+  }
+  reasons += "}";
+  return fmt::format(
+      "{{\"backend\":\"native\",\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
+      "\"hosts\":{},\"layout\":{},\"transports\":{},\"interface\":{},\"store\":{},"
+      "\"store_is_private\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},\"simd\":{},"
+      "\"join_ms\":{:.1f},\"settings\":{}}}",
+      json_quoted(version()), json_quoted(options.group_name), joined.epoch, rank,
+      joined.layout.size(), joined.layout.hosts(), json_quoted(joined.layout.text()),
+      list_of(transports), json_quoted(joined.interface_name), json_quoted(joined.store_name),
+      joined.store_is_private ? "true" : "false", reasons, options.timeout_ms, options.buffer_size,
+      json_quoted(kernels::simd_target()), static_cast<double>(joined.took_ns) / 1e6,
+      config.to_json());
+}
+
+static Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
+                                                               const Config& config) {
+  Result<topology::Host> host = topology::this_host(config.host_id);
+  if (!host.ok()) return host.status();
+  auto driver = process_driver(
+      {.buffer_size = options.buffer_size, .spin_us = config.spin_us, .cores = host->cores});
+  if (!driver.ok()) return driver.status();
+  Result<Joined> joined = join(options, config, *host, (*driver)->poller());
+  if (!joined.ok()) return joined.status();
+
+  auto state = std::make_unique<Communicator::State>();
+  state->rank = joined->rank;
+  state->size = joined->layout.size();
+  state->made_in = fork_generation();
+  state->description = description_of(*joined, options, config, joined->rank);
+  engine::GroupHooks hooks;
+  hooks.local_ranks =
+      static_cast<int>(joined->layout.ranks_on(joined->layout.host_of(joined->rank)).size());
+  if (joined->segment != nullptr) {
+    state->segment_bytes = joined->segment->bytes();
+    hooks.set_sleeping = [segment = joined->segment](bool sleeping) {
+      segment->set_sleeping(sleeping);
+    };
+  }
+  engine::GroupConfig group{.id = joined->group,
+                            .epoch = joined->epoch,
+                            .rank = joined->rank,
+                            .links = std::move(joined->links),
+                            .window = window_for(options.buffer_size, state->size)};
+  state->backend = std::make_unique<backend::NativeBackend>(backend::NativeOptions{
+      .driver = *driver,
+      .group = std::move(group),
+      .hooks = std::move(hooks),
+      .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
+      .timeout_ms = options.timeout_ms});
+  return state;
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOptions& asked) {
+  Result<Config> config = Config::from_environment();
+  if (!config.ok()) return config.status();
+  CIUIC_RETURN_IF_ERROR(apply_log_settings(*config));
+  Result<CommunicatorOptions> options = effective(asked, *config);
+  if (!options.ok()) return options.status();
+  Result<std::unique_ptr<State>> state = make_state(*options, *config);
+  if (!state.ok()) return state.status();
+  return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
+}
+
+}  // namespace ciuic

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+// join.cc: the steps of the join, in the order in which join.h names them.
+
+#include "communicator/join.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/log.h"
+#include "bootstrap/exchange.h"
+#include "ciuic/version.h"
+#include "drivers/posix/socket.h"
+#include "topology/interfaces.h"
+#include "transport/shm/pairing.h"
+#include "transport/tcp/tcp_acceptor.h"
+#include "transport/tcp/tcp_link.h"
+#include "wire/header.h"
+
+namespace ciuic {
+
+using bootstrap::Assembly;
+using bootstrap::Card;
+using transport::shm::LocalLinks;
+
+namespace {
+
+// What this rank listens at.
+struct Listeners {
+  std::vector<posix::UniqueFd> tcp;
+  std::vector<posix::Address> addresses;
+  std::vector<posix::Address> loopback;
+  transport::shm::UnixListener local;  // invalid where shm is not offered
+  std::string interface_name;
+};
+
+// One group while it comes together.
+struct Joining {
+  const CommunicatorOptions& options;
+  const Config& config;
+  const topology::Host& host;
+  posix::Poller* poller;
+  Meeting meeting;
+  TimeNs deadline;
+  Listeners listeners;
+  std::unique_ptr<Assembly> assembly;
+  bootstrap::Reachable reachable;
+  LocalLinks local;
+};
+
+}  // namespace
+
+static bool offers_shm(const Config& config) { return config.transport != TransportChoice::kTcp; }
+static bool offers_tcp(const Config& config) { return config.transport != TransportChoice::kShm; }
+
+// The address of this host towards the store's, where that is known.
+static std::string source_towards(const std::string& store) {
+  const std::string tcp = "tcp://";
+  if (!store.starts_with(tcp)) return "";
+  Result<posix::Address> place = posix::split_host_port(store.substr(tcp.size()));
+  if (!place.ok()) return "";
+  auto addresses = posix::resolve(place->text, place->port);
+  if (!addresses.ok() || addresses->empty()) return "";
+  auto source = posix::source_address_towards(addresses->front());
+  return source.ok() ? source->text : "";
+}
+
+static Status listen_at_all(const std::vector<std::string>& texts, std::vector<posix::Address>* at,
+                            Listeners* listeners) {
+  Status last;
+  for (const std::string& text : texts) {
+    Result<posix::UniqueFd> fd = posix::listen_at({text, 0});
+    if (!fd.ok()) {
+      // An address that cannot be listened at is not given to anybody.
+      last = fd.status();
+      log_info("not listening at {}: {}", text, last.message());
+      continue;
+    }
+    Result<posix::Address> address = posix::local_address(fd->get());
+    if (!address.ok()) return address.status();
+    at->push_back(*address);
+    listeners->tcp.push_back(std::move(*fd));
+  }
+  return at->empty() ? last : Status();
+}
+
+static Status listen(Joining* joining) {
+  Listeners& listeners = joining->listeners;
+  auto interfaces = topology::list_interfaces();
+  if (!interfaces.ok()) return interfaces.status();
+  auto picked =
+      topology::pick(*interfaces, {.ifname = joining->config.socket_ifname,
+                                   .source = source_towards(joining->meeting.store->name())});
+  if (!picked.ok()) return picked.status();
+  for (const auto& rejected : picked->rejected) {
+    log_info("not using {}: {}", rejected.what, rejected.why);
+  }
+  listeners.interface_name = picked->interface_name;
+  CIUIC_RETURN_IF_ERROR(listen_at_all(picked->addresses, &listeners.addresses, &listeners));
+  CIUIC_RETURN_IF_ERROR(listen_at_all(picked->loopback, &listeners.loopback, &listeners));
+  if (!offers_shm(joining->config)) return {};
+  auto local = transport::shm::listen_abstract();
+  if (!local.ok()) return local.status();
+  listeners.local = std::move(*local);
+  return {};
+}
+
+static Card card_of(const Joining& joining) {
+  Card card;
+  card.rank = joining.meeting.rank;
+  card.size = joining.meeting.size;
+  card.pid = joining.host.pid;
+  card.start_ticks = joining.host.start_ticks;
+  card.host_name = joining.host.name;
+  card.machine_id = joining.host.machine_id;
+  card.host_id = joining.host.host_id;
+  card.cores = joining.host.cores;
+  card.unix_name = joining.listeners.local.name;
+  card.addresses = joining.listeners.addresses;
+  card.loopback = joining.listeners.loopback;
+  card.transports = (offers_shm(joining.config) ? bootstrap::kOffersShm : 0) |
+                    (offers_tcp(joining.config) ? bootstrap::kOffersTcp : 0);
+  card.library_version = version();
+  card.wire_version = wire::kVersion;
+  card.agreed = {{"buffer_size", std::to_string(joining.options.buffer_size)},
+                 {"CIUIC_TRANSPORT", name_of(joining.config.transport)}};
+  return card;
+}
+
+static Status exchange(Joining* joining) {
+  bootstrap::ExchangeOptions options;
+  options.group_name = joining->options.group_name;
+  options.deadline = joining->deadline;
+  options.shared_secret = joining->config.secret;
+  options.tuning = tuner::TuningTable().serialize();
+  auto assembly =
+      bootstrap::exchange_cards(joining->meeting.store.get(), card_of(*joining), options);
+  if (!assembly.ok()) return assembly.status();
+  joining->assembly = std::move(*assembly);
+  return {};
+}
+
+static Result<LocalLinks> pair(const Joining& joining) {
+  const bootstrap::Roll& roll = joining.assembly->roll();
+  const Card& mine = roll.cards[joining.meeting.rank];
+  transport::shm::PairingOptions options;
+  options.rank = joining.meeting.rank;
+  options.listener = joining.listeners.local.fd.get();
+  options.secret = roll.secret;
+  options.job = roll.job;
+  options.epoch = roll.epoch;
+  options.group = roll.group;
+  options.deadline = joining.deadline;
+  options.poller = joining.poller;
+  for (const Card& card : roll.cards) {
+    if (card.rank != mine.rank && card.host_id == mine.host_id) {
+      options.peers.push_back({card.rank, card.unix_name});
+    }
+  }
+  if (!offers_shm(joining.config) || options.peers.empty()) return LocalLinks();
+  return transport::shm::connect_local_peers(options);
+}
+
+// One byte a rank, '1' where this one shares memory with it.
+static std::string paired_ranks(const LocalLinks& local, int size) {
+  std::string text(static_cast<size_t>(size), '0');
+  for (const auto& link : local.links) {
+    if (link.link != nullptr) text[static_cast<size_t>(link.rank)] = '1';
+  }
+  return text;
+}
+
+// Hosts are the sets of ranks that pairs connect; every rank sees the same pairs.
+static plan::Layout layout_of(const std::vector<std::string>& paired) {
+  std::vector<int> host(paired.size());
+  std::iota(host.begin(), host.end(), 0);
+  for (size_t a = 0; a < paired.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      if (paired[a].size() != paired.size() || paired[a][b] != '1') continue;
+      const int from = host[a];
+      const int to = host[b];
+      for (int& each : host) {
+        if (each == from) each = to;
+      }
+    }
+  }
+  return plan::Layout(host);
+}
+
+static Status no_transport(const Joining& joining, const plan::Layout& layout) {
+  if (joining.config.transport != TransportChoice::kShm) return {};
+  for (int rank = 0; rank < layout.size(); ++rank) {
+    if (layout.same_host(rank, 0)) continue;
+    return {StatusCode::kUnavailable,
+            fmt::format("CIUIC_TRANSPORT=shm, but {} and {} share no memory; unset it to use TCP "
+                        "between them",
+                        joining.assembly->roll().cards[0].who(),
+                        joining.assembly->roll().cards[static_cast<size_t>(rank)].who())};
+  }
+  return {};
+}
+
+static Status make_tcp_links(Joining* joining, Joined* joined) {
+  const bootstrap::Roll& roll = joining->assembly->roll();
+  const int rank = joining->meeting.rank;
+  const security::Identity mine{.job = roll.job,
+                                .epoch = roll.epoch,
+                                .group = roll.group,
+                                .purpose = 0,
+                                .from = -1,
+                                .to = rank};
+  std::shared_ptr<transport::tcp::TcpAcceptor> acceptor;
+  for (const Card& card : roll.cards) {
+    std::unique_ptr<transport::Link>& link = joined->links[static_cast<size_t>(card.rank)];
+    if (card.rank == rank || link != nullptr) continue;
+    if (acceptor == nullptr) {
+      auto made = transport::tcp::TcpAcceptor::create(
+          {std::move(joining->listeners.tcp), roll.secret, mine, joining->poller});
+      if (!made.ok()) return made.status();
+      acceptor = std::move(*made);
+    }
+    transport::tcp::TcpLinkOptions options;
+    options.peer = card.rank;
+    options.peer_name = card.who();
+    options.addresses = joining->reachable.addresses(rank, card.rank);
+    options.secret = roll.secret;
+    options.identity = mine;
+    options.identity.from = rank;
+    options.identity.to = card.rank;
+    options.acceptor = acceptor;
+    options.poller = joining->poller;
+    options.connect_timeout_ms = joining->options.timeout_ms;
+    link = std::make_unique<transport::tcp::TcpLink>(std::move(options));
+  }
+  return {};
+}
+
+// Steps 5 and 6: who shares memory with whom, agreed on by all; then the links.
+static Status make_links(Joining* joining, Joined* joined) {
+  Assembly& assembly = *joining->assembly;
+  Result<LocalLinks> local = pair(*joining);
+  if (local.ok()) joining->local = std::move(*local);
+  const int size = joining->meeting.size;
+  auto paired = assembly.gather(local.ok() ? Result<std::string>(paired_ranks(joining->local, size))
+                                           : Result<std::string>(local.status()),
+                                joining->deadline);
+  if (!paired.ok()) return paired.status();
+  joined->layout = layout_of(*paired);
+  CIUIC_RETURN_IF_ERROR(no_transport(*joining, joined->layout));
+  joined->links.resize(static_cast<size_t>(size));
+  for (auto& link : joining->local.links) {
+    if (link.link == nullptr) {
+      joined->reasons[link.rank] = link.reason.message();
+      log_warn("rank {} has this host's id but shares no memory with it, so TCP is used: {}",
+               link.rank, link.reason.message());
+    }
+    joined->links[static_cast<size_t>(link.rank)] = std::move(link.link);
+  }
+  joined->segment = joining->local.segment;
+  return make_tcp_links(joining, joined);
+}
+
+static Status join_group(Joining* joining, Joined* joined) {
+  CIUIC_RETURN_IF_ERROR(listen(joining));
+  CIUIC_RETURN_IF_ERROR(exchange(joining));
+  const bootstrap::Roll& roll = joining->assembly->roll();
+  auto table = tuner::TuningTable::parse(roll.tuning);
+  if (!table.ok()) return table.status();
+  joined->table = *table;
+  joined->epoch = roll.epoch;
+  joined->group = roll.group;
+  auto reachable = bootstrap::prove_addresses(joining->assembly.get(), joining->listeners.tcp,
+                                              joining->deadline);
+  if (!reachable.ok()) return reachable.status();
+  joining->reachable = std::move(*reachable);
+  return make_links(joining, joined);
+}
+
+Result<Joined> join(const CommunicatorOptions& options, const Config& config,
+                    const topology::Host& host, posix::Poller* poller) {
+  const TimeNs start = now_ns();
+  if (config.transport == TransportChoice::kRdma) {
+    return Status(StatusCode::kUnavailable,
+                  "CIUIC_TRANSPORT=rdma: this version has no RDMA transport; it has shm and tcp");
+  }
+  const TimeNs deadline = deadline_after(start, options.timeout_ms);
+  Result<Meeting> meeting = find_meeting(options, config, deadline);
+  if (!meeting.ok()) return meeting.status();
+  Joined joined;
+  joined.rank = meeting->rank;
+  if (meeting->size == 1) {
+    joined.links.resize(1);
+  } else {
+    joined.store_name = meeting->store->name();
+    joined.store_is_private = meeting->store->is_private();
+    Joining joining{.options = options,
+                    .config = config,
+                    .host = host,
+                    .poller = poller,
+                    .meeting = std::move(*meeting),
+                    .deadline = deadline,
+                    .listeners = {},
+                    .assembly = nullptr,
+                    .reachable = {},
+                    .local = {}};
+    CIUIC_RETURN_IF_ERROR(join_group(&joining, &joined));
+    joined.interface_name = joining.listeners.interface_name;
+  }
+  joined.took_ns = now_ns() - start;
+  return joined;
+}
+
+}  // namespace ciuic
