@@ -71,8 +71,8 @@ void finish(Group& group, Operation& operation) {
   tell_acked(group);
 }
 
-static void send_abort(Group& group, const Status& status) {
-  const std::string text = status.message().substr(0, 1024);
+static void send_abort(Group& group, const std::string& text) {
+  const Status& status = group.status;
   wire::Header header = control(group, wire::MessageType::kAbort, group.lowest);
   header.chunk = static_cast<uint32_t>(status.code());
   header.payload_bytes = static_cast<uint32_t>(text.size());
@@ -82,15 +82,16 @@ static void send_abort(Group& group, const Status& status) {
     if (peer.link == nullptr || !peer.link->status().ok() || peer.gone) continue;
     if (!peer.link->can_send(text.size())) continue;
     peer.link->send(header, reinterpret_cast<const std::byte*>(text.data()), nullptr);
-    peer.link->progress();  // the text is ours only until we return
+    peer.link->progress();
   }
 }
 
 void fail(Group& group, Status status) {
   if (!group.status.ok()) return;
   group.status = std::move(status);
-  send_abort(group, group.status);
-  // After this no link writes to a buffer of an operation any more.
+  const std::string text = group.status.message().substr(0, 1024);
+  send_abort(group, text);
+  // After this no link reads the text, or writes to a buffer of an operation, any more.
   for (Peer& peer : group.peers) {
     if (peer.link != nullptr) peer.link->close();
     if (peer.placed.staged) {
@@ -187,37 +188,50 @@ void check_deadlines(Group& group, TimeNs now) {
 
 void check_links(Group& group) {
   for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
-    const Peer& peer = group.peers[rank];
+    Peer& peer = group.peers[rank];
     if (peer.link == nullptr || peer.gone || peer.link->status().ok()) continue;
-    const Operation* operation = group.find(group.lowest);
-    const Status& status = peer.link->status();
-    fail(group,
-         {status.code(), operation == nullptr
-                             ? fmt::format("rank {}: {}", rank, status.message())
-                             : fmt::format("rank {}: {}, while rank {} was in {} (operation {})",
-                                           rank, status.message(), group.config.rank,
-                                           operation->request.operation, operation->sequence)});
+    peer.gone = true;
+    check_gone(group, static_cast<int>(rank));
   }
+}
+
+// A peer may go, with a goodbye or without, once it has done its part in an operation: others may
+// still be at it. `check_gone` fails the group where an operation needs more of the peer.
+static bool needs(const Group& group, const Operation& operation, int peer) {
+  const auto& streams = operation.request.plan->streams;
+  for (int s = operation.program->first_stream[peer]; s >= 0;
+       s = operation.program->next_stream[s]) {
+    const StreamState& stream = operation.streams[s];
+    if (stream.arrive_position < streams[s].receives || stream.send_position < streams[s].sends) {
+      return true;
+    }
+  }
+  // Without a goodbye, what is on its way may be lost.
+  const Peer& to = group.peers[peer];
+  if (to.link->status().ok()) return false;
+  for (size_t i = 0; i < to.in_flight.size(); ++i) {
+    if (to.in_flight[i].sequence == operation.sequence) return true;
+  }
+  return false;
 }
 
 void check_gone(Group& group, int peer) {
   for (uint32_t i = 0; i < kMaxActive; ++i) {
     const Operation* operation = group.find(group.lowest + i);
-    if (operation == nullptr) continue;
-    const auto& streams = operation->request.plan->streams;
-    for (int s = operation->program->first_stream[peer]; s >= 0;
-         s = operation->program->next_stream[s]) {
-      const StreamState& stream = operation->streams[s];
-      if (stream.arrive_position == streams[s].receives &&
-          stream.send_position == streams[s].sends) {
-        continue;
-      }
+    if (operation == nullptr || !needs(group, *operation, peer)) continue;
+    const Status& status = group.peers[peer].link->status();
+    const char* name = operation->request.operation;
+    if (status.ok()) {
       fail(group,
            {StatusCode::kPeerLost,
             fmt::format("rank {} closed its communicator and took no part in {} (operation {})",
-                        peer, operation->request.operation, operation->sequence)});
-      return;
+                        peer, name, operation->sequence)});
+    } else {
+      fail(group, {status.code(),
+                   fmt::format("rank {}: {}, while rank {} was in {} (operation {})", peer,
+                               status.message(), group.config.rank, name, operation->sequence)});
     }
+    return;
   }
 }
 

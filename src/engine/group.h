@@ -86,7 +86,7 @@ struct InFlight {
 // What the engine knows of one peer in a group.
 struct Peer {
   std::unique_ptr<transport::Link> link;
-  bool gone = false;   // it has said goodbye
+  bool gone = false;   // it has said goodbye, or the link is lost
   uint64_t sends = 0;  // calls of link->send()
   Ring<InFlight> in_flight;
   Ring<wire::Header> control;  // to be sent before anything else

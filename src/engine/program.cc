@@ -20,12 +20,14 @@ static void link_streams(const plan::Plan& plan, Program* program) {
     int& first = program->first_stream[plan.streams[stream].peer];
     program->next_stream[stream] = first;
     first = stream;
+    if (plan.streams[stream].sends > 0) program->eager_stream[plan.streams[stream].peer] = stream;
   }
 }
 
 Program compile(std::shared_ptr<const plan::Plan> plan, int ranks) {
   Program program;
   program.first_stream.assign(ranks, -1);
+  program.eager_stream.assign(ranks, -1);
   program.next_stream.assign(plan->streams.size(), -1);
   program.receives.resize(plan->streams.size());
   link_streams(*plan, &program);

@@ -21,6 +21,7 @@ struct Program {
   std::vector<std::vector<Message>> receives;  // by stream
 
   std::vector<int> first_stream;  // by peer: its stream of the lowest lane, -1 for none
+  std::vector<int> eager_stream;  // by peer: the same of those with sends
   std::vector<int> next_stream;   // by stream: the same peer's next lane, -1 for none
   std::vector<int> first_place;   // by step: index of its first peer among all steps' peers
   int places = 0;                 // peers of all steps together

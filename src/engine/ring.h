@@ -17,6 +17,7 @@ class Ring {
   T& front() { return items_[head_]; }
   const T& front() const { return items_[head_]; }
   T& operator[](size_t index) { return items_[(head_ + index) & (items_.size() - 1)]; }
+  const T& operator[](size_t index) const { return items_[(head_ + index) & (items_.size() - 1)]; }
 
   void push(T item) {
     if (size_ == items_.size()) grow();

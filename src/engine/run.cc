@@ -71,7 +71,7 @@ static bool may_send(const Group& group, const Operation& operation, const plan:
   if (stream.heard) return stream.window > 0;
   const int peer = operation.request.plan->streams[place.stream].peer;
   const Peer& to = group.peers[peer];
-  return place.position == 0 && operation.program->first_stream[peer] == place.stream &&
+  return place.position == 0 && operation.program->eager_stream[peer] == place.stream &&
          step.chunks == 1 && bytes <= kEagerBytes && to.eager.size() < kEagerOperations;
 }
 
