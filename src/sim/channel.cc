@@ -105,8 +105,23 @@ void Channel::send(const wire::Header& header, const std::byte* payload,
   if (header.payload_bytes > 0 && payload == nullptr) complain("send() without its payload");
   if (sender_closed_) complain("send() after close()");
   said_yes_ = false;
+  world_->sending(from_, to_, header);
   Outgoing message{.header = header, .payload = payload, .own = {}, .publication = publication};
   if (!mutate(&message)) accept(std::move(message));
+}
+
+void Channel::close_sender(const wire::Header& goodbye) {
+  if (sender_closed_) return;
+  const bool is_up = world_->now() >= options_.up_at && !is_cut();
+  if (is_up) {
+    world_->sending(from_, to_, goodbye);
+    Outgoing message;
+    message.header = goodbye;
+    accept(std::move(message));
+  }
+  flush_and_end();
+  sender_closed_ = true;
+  if (is_up) end_at_ = arrival_time(0);
 }
 
 // Makes the message's payload its own, so that it can be changed, or sent later.

@@ -25,6 +25,7 @@ class World {
   virtual TimeNs now() const = 0;
   virtual void wake(int process, TimeNs at) = 0;  // something happens for this process then
   virtual void complain(const std::string& what) = 0;
+  virtual void sending(int from, int to, const wire::Header& header) = 0;  // for a trace
 };
 
 // A fault planted in a channel, which a simulation must bring to light.
@@ -78,7 +79,7 @@ class Channel {
   void send(const wire::Header& header, const std::byte* payload,
             transport::Publication* publication);
   virtual uint64_t sent() const = 0;
-  virtual void close_sender() = 0;
+  void close_sender(const wire::Header& goodbye);
 
   // The receiver's half.
   virtual bool pull() = 0;  // what its progress() does; whether anything moved
@@ -110,6 +111,7 @@ class Channel {
 
   virtual bool has_room(size_t payload_bytes) = 0;
   virtual void accept(Outgoing message) = 0;
+  virtual void flush_and_end() = 0;  // what cannot leave now never does
   virtual void released(uint64_t /*slot_use*/) {}
 
   // Copies a payload that the receiver may look at until it releases the token.

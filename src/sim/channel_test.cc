@@ -19,6 +19,7 @@ class FakeWorld final : public World {
   TimeNs now() const override { return now_; }
   void wake(int /*process*/, TimeNs at) override { latest_ = std::max(latest_, at); }
   void complain(const std::string& what) override { complaints.push_back(what); }
+  void sending(int /*from*/, int /*to*/, const wire::Header& /*header*/) override {}
 
   // To the last moment at which anything happens.
   void pass() { now_ = std::max(now_ + 1, latest_); }

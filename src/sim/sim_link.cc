@@ -40,16 +40,12 @@ bool SimLink::receive(transport::Arrival* arrival) { return !closed_ && in_->rec
 
 void SimLink::close() {
   if (closed_) return;
-  if (status_.ok() && out_->can_send(0)) {
-    wire::Header goodbye;
-    goodbye.type = wire::MessageType::kGoodbye;
-    goodbye.group = config_.group;
-    goodbye.epoch = config_.epoch;
-    out_->send(goodbye, nullptr, nullptr);
-    out_->push();
-  }
   closed_ = true;
-  out_->close_sender();
+  wire::Header goodbye;
+  goodbye.type = wire::MessageType::kGoodbye;
+  goodbye.group = config_.group;
+  goodbye.epoch = config_.epoch;
+  out_->close_sender(goodbye);
   in_->close_receiver();
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: ciuic_sim [--seeds N] [--first K] [--ranks LOW..HIGH] [--calls N] [--faults PERCENT] "
-    "[--verbose]\n";
+    "[--verbose] [--trace]\n";
 
 struct Arguments {
   int64_t seeds = 100;
@@ -23,6 +23,7 @@ struct Arguments {
   ciuic::sim::ScenarioOptions scenario;
   std::string ranks = "1..12";
   bool verbose = false;
+  bool trace = false;
 };
 
 template <typename T>
@@ -43,6 +44,10 @@ bool take_ranks(std::string_view text, ciuic::sim::ScenarioOptions* options) {
 bool parse(int argc, char** argv, Arguments* arguments) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view name = argv[i];
+    if (name == "--trace") {
+      arguments->trace = true;
+      continue;
+    }
     if (name == "--verbose") {
       arguments->verbose = true;
       continue;
@@ -76,10 +81,11 @@ int main(int argc, char** argv) {
   int64_t ended = 0;
   uint64_t steps = 0;
   for (int64_t seed = arguments.first; seed < arguments.first + arguments.seeds; ++seed) {
-    const ciuic::sim::Scenario scenario =
+    ciuic::sim::Scenario scenario =
         ciuic::sim::draw_scenario(static_cast<uint64_t>(seed), arguments.scenario);
     if (arguments.verbose) fmt::print("seed {}: {}\n", seed, scenario.text());
     if (arguments.verbose) std::fflush(stdout);
+    scenario.network.prints = arguments.trace;
     const ciuic::sim::Outcome outcome = ciuic::sim::simulate(scenario);
     ok += outcome.operations_ok;
     ended += outcome.operations_ended;

@@ -3,6 +3,8 @@
 
 #include "sim/sim_network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace ciuic::sim {
@@ -40,6 +42,16 @@ void SimNetwork::complain(const std::string& what) {
   if (complaints_.size() < 20) complaints_.push_back(what);
 }
 
+void SimNetwork::sending(int from, int to, const wire::Header& header) {
+  if (!options_.prints) return;
+  static constexpr const char* kTypes[] = {"?",   "data",  "announce", "credit",
+                                           "ack", "abort", "goodbye"};
+  fmt::print(
+      "{:>10} ns  {} -> {}  group {} {} {} lane {} message {} chunk {} of {} bytes, acked {}\n",
+      now_, from, to, header.group, kTypes[static_cast<int>(header.type)], header.sequence,
+      header.lane, header.step, header.chunk, header.message_bytes, header.acked);
+}
+
 ChannelOptions SimNetwork::draw(int from, int to, bool stream) {
   ChannelOptions options;
   options.latency_min = random_.spread(10, std::max<TimeNs>(11, options_.latency_max / 4));
@@ -56,8 +68,11 @@ ChannelOptions SimNetwork::draw(int from, int to, bool stream) {
   if (random_.chance(options_.late_percent)) options.up_at = random_.spread(1, 3'000'000);
   if (stream) {
     options.socket_bytes = static_cast<size_t>(random_.spread(64, 128 * 1024));
-    options.inline_bytes =
-        random_.chance(50) ? 0 : static_cast<size_t>(random_.spread(1, kSimMaxPayload));
+    // Only a message that fits into the socket's buffer can be read as a whole.
+    if (random_.chance(50)) {
+      options.inline_bytes = static_cast<size_t>(
+          random_.spread(1, static_cast<int64_t>(options.socket_bytes - wire::kHeaderBytes)));
+    }
     if (options_.completion_delays && random_.chance(50)) {
       options.completion_delay = random_.spread(1, 200'000);
     }

@@ -27,6 +27,8 @@ struct NetworkOptions {
   bool completion_delays = true;
   int stream_percent = 50;  // channels between ranks of one host that are streams all the same
 
+  bool prints = false;  // every message, to the standard output
+
   // Planted in the channel from process mutant_from to process mutant_to.
   Mutant mutant = Mutant::kNone;
   int mutant_from = -1;
@@ -43,6 +45,7 @@ class SimNetwork final : public World {
   TimeNs now() const override { return now_; }
   void wake(int process, TimeNs at) override;
   void complain(const std::string& what) override;
+  void sending(int from, int to, const wire::Header& header) override;
 
   // Connects the processes as the ranks of a group. host_of[rank] says who shares memory.
   void connect(uint32_t group, uint32_t epoch, const std::vector<int>& processes,

@@ -136,6 +136,7 @@ void Simulation::step(int number) {
   Process& process = *processes_[number];
   const TimeNs now = network_.now();
   network_.stepping(number);
+  process.asks_at = -1;
   if (scenario_.paces[number].trims) process.staging.trim();
   TimeNs again = kNever;
   const auto act = [&] {
@@ -169,12 +170,10 @@ void Simulation::wait(int number, bool moved, TimeNs again) {
   if (again != kNever) network_.wake(number, again);
   if (moved) {
     process.idle = 0;
-    process.asks_at = -1;
     return ask_again(number, process.not_before);
   }
   if (!pace.sleeps) {
     process.idle = std::min(kLongestIdle, process.idle * 2 + 100);
-    process.asks_at = -1;
     return ask_again(number, std::max(process.not_before, now + process.idle));
   }
   process.engine.before_sleep();

@@ -82,12 +82,6 @@ void SlotChannel::accept(Outgoing message) {
   if (message.counts && !is_mutant(Mutant::kCompletionLost)) ++sent_;
 }
 
-void SlotChannel::close_sender() {
-  if (sender_closed_) return;
-  sender_closed_ = true;
-  end_at_ = arrival_time(0);
-}
-
 bool SlotChannel::has_arrivals() const {
   return !lines_.empty() && lines_.front().at <= std::min(world_->now(), cut_at_);
 }

@@ -50,7 +50,6 @@ class SlotChannel final : public Channel {
 
   bool push() override { return false; }
   uint64_t sent() const override { return sent_; }
-  void close_sender() override;
 
   bool has_arrivals() const override;
   bool pull() override;
@@ -68,6 +67,7 @@ class SlotChannel final : public Channel {
 
   bool has_room(size_t payload_bytes) override;
   void accept(Outgoing message) override;
+  void flush_and_end() override {}
   void released(uint64_t use) override;
 
   std::shared_ptr<SlotPool> pool_;

@@ -81,13 +81,11 @@ bool StreamChannel::write() {
   return any;
 }
 
-void StreamChannel::close_sender() {
-  if (sender_closed_) return;
-  sender_closed_ = true;
-  // What has left arrives; a message that has left in part never does.
+void StreamChannel::flush_and_end() {
+  push();
   while (!messages_.empty() && messages_.back().written == 0) messages_.pop_back();
+  unwritten_ = std::min(unwritten_, messages_.size());
   completions_.clear();
-  end_at_ = arrival_time(0);
 }
 
 void StreamChannel::arrive() {

@@ -20,7 +20,6 @@ class StreamChannel final : public Channel {
 
   bool push() override;
   uint64_t sent() const override { return sent_; }
-  void close_sender() override;
 
   bool has_arrivals() const override;
   bool pull() override;
@@ -51,6 +50,7 @@ class StreamChannel final : public Channel {
 
   bool has_room(size_t payload_bytes) override;
   void accept(Outgoing message) override;
+  void flush_and_end() override;
   bool complete();
   bool write();
   void arrive();
