@@ -35,7 +35,7 @@ bool GuardedBuffer::is_intact() const {
 }
 
 Caller::Caller(Judge* judge, const Scenario* scenario, int group, int rank, engine::Engine* engine,
-               engine::Group* handle, GroupErrors* errors)
+               engine::Group* handle, GroupEnd* end)
     : judge_(judge),
       scenario_(scenario),
       group_(group),
@@ -44,7 +44,7 @@ Caller::Caller(Judge* judge, const Scenario* scenario, int group, int rank, engi
       random_(scenario->seed ^ mix(static_cast<uint64_t>(group) * 4096 + rank)),
       engine_(engine),
       handle_(handle),
-      errors_(errors),
+      end_(end),
       next_call_at_(pace_.first_call),
       hashes_(calls().size(), 0) {}
 
@@ -153,10 +153,11 @@ void Caller::act(TimeNs now, TimeNs* again) {
          static_cast<int>(pending_.size()) < pace_.in_flight) {
     submit(now);
     next_call_at_ = now + (pace_.gap_max > 0 ? random_.between(0, pace_.gap_max) : 0);
-    if (pending_.back().work->done()) {
-      *again = now;  // it ended at the call
-      return;
-    }
+    if (!pending_.back().work->done()) continue;
+    *again = now;  // it ended at the call
+    if (!engine_->group_status(handle_).ok())
+      end_->first_end_at = std::min(end_->first_end_at, now);
+    return;
   }
   if (next_call_ < calls().size() && static_cast<int>(pending_.size()) < pace_.in_flight) {
     *again = next_call_at_;
@@ -168,7 +169,7 @@ void Caller::close(TimeNs now) {
   if (is_closed()) return;
   engine_->remove_group(handle_);
   handle_ = nullptr;
-  errors_->first_close_at = std::min(errors_->first_close_at, now);
+  end_->first_end_at = std::min(end_->first_end_at, now);
 }
 
 void Caller::judge_end(TimeNs now, Pending* pending) {
@@ -182,11 +183,12 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
   if (status.ok()) {
     ++ok_;
     if (wrong.empty()) wrong = check_result(*pending);
-    if (!error_.ok()) wrong = "ended well after its group's error";
+    if (error_at_ < now) wrong = "ended well after its group's error";
   } else {
     ++ended_;
     judge_error(now, *pending);
     error_ = status;
+    error_at_ = std::min(error_at_, now);
   }
   if (!wrong.empty()) fail(pending->call, wrong);
   const Call& call = calls()[pending->call];
@@ -218,12 +220,11 @@ void Caller::judge_error(TimeNs now, const Pending& pending) {
     if (status.code() != error_.code()) complain("another error than its group's first");
     return;
   }
-  const TimeNs other_error_at = errors_->first_at;
-  const TimeNs other_end_at = std::min(other_error_at, errors_->first_close_at);
-  errors_->first_at = std::min(errors_->first_at, now);
+  const TimeNs other_end_at = end_->first_end_at;
+  end_->first_end_at = std::min(end_->first_end_at, now);
   if (scenario_->fault == Fault::kNone) return complain("an error, and no fault");
   if (from_peer) {
-    if (other_error_at > now) complain("an error of a rank that has none");
+    if (other_end_at > now) complain("an error of a rank that has none");
     return;
   }
   if (status.code() == StatusCode::kTimeout) {

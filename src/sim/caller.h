@@ -15,10 +15,9 @@
 
 namespace ciuic::sim {
 
-// The first error ends of a group, by which later ones are judged.
-struct GroupErrors {
-  TimeNs first_at = kNever;        // on any rank
-  TimeNs first_close_at = kNever;  // of any rank's links, in good order or not
+// When a group first ended on any rank, in an error or not: errors elsewhere may follow from it.
+struct GroupEnd {
+  TimeNs first_end_at = kNever;
 };
 
 // What a caller reports to.
@@ -49,7 +48,7 @@ class GuardedBuffer {
 class Caller {
  public:
   Caller(Judge* judge, const Scenario* scenario, int group, int rank, engine::Engine* engine,
-         engine::Group* handle, GroupErrors* errors);
+         engine::Group* handle, GroupEnd* end);
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
@@ -113,7 +112,7 @@ class Caller {
   Random random_;
   engine::Engine* engine_;
   engine::Group* handle_;
-  GroupErrors* errors_;
+  GroupEnd* end_;
   size_t next_call_ = 0;
   TimeNs next_call_at_ = 0;
   std::vector<Planned> plans_;
@@ -121,7 +120,8 @@ class Caller {
   std::deque<Ended> ended_ago_;
   std::vector<uint64_t> hashes_;
   std::vector<size_t> staging_;  // that each call may need
-  Status error_;                 // the group's first
+  Status error_;                 // the group's
+  TimeNs error_at_ = kNever;
   int ok_ = 0;
   int ended_ = 0;
 };

@@ -78,7 +78,7 @@ class Simulation final : public Judge {
   SimNetwork network_;
   Outcome outcome_;
   std::vector<std::unique_ptr<Process>> processes_;
-  std::vector<GroupErrors> errors_;
+  std::vector<GroupEnd> ends_;
   std::vector<std::vector<Caller*>> callers_;  // by group, rank
   Random random_{scenario_.seed + 2};
 };
@@ -87,7 +87,7 @@ void Simulation::set_up() {
   for (size_t i = 0; i < scenario_.paces.size(); ++i) {
     processes_.push_back(std::make_unique<Process>());
   }
-  errors_.resize(scenario_.groups.size());
+  ends_.resize(scenario_.groups.size());
   callers_.resize(scenario_.groups.size());
   for (size_t g = 0; g < scenario_.groups.size(); ++g) {
     const GroupScenario& group = scenario_.groups[g];
@@ -106,8 +106,8 @@ void Simulation::set_up() {
       config.first_sequence = group.first_sequence;
       config.links = network_.take_links(rank);
       engine::Group* handle = process.engine.add_group(std::move(config));
-      process.callers.push_back(std::make_unique<Caller>(
-          this, &scenario_, static_cast<int>(g), rank, &process.engine, handle, &errors_[g]));
+      process.callers.push_back(std::make_unique<Caller>(this, &scenario_, static_cast<int>(g),
+                                                         rank, &process.engine, handle, &ends_[g]));
       callers_[g].push_back(process.callers.back().get());
     }
   }
