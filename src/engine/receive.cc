@@ -18,7 +18,7 @@ namespace ciuic::engine {
 static void release(Group& group, int peer, Chunk* chunk) {
   if (chunk->staged) {
     group.staging->give_back(const_cast<std::byte*>(chunk->data), chunk->bytes);
-  } else if (chunk->data != nullptr) {
+  } else if (chunk->data != nullptr && group.status.ok()) {  // a closed link took all back
     group.peers[peer].link->release(chunk->token);
   }
   *chunk = Chunk();
@@ -302,21 +302,21 @@ void adopt_early(Group& group, Operation& operation) {
     early.erase(found);
     hear(operation, static_cast<int>(peer));
   }
-  // In the order of arrival, which is each stream's order.
-  size_t kept = 0;
-  for (size_t i = 0; i < group.early.size(); ++i) {
-    EarlyChunk& chunk = group.early[i];
-    if (chunk.header.sequence != operation.sequence) {
-      group.early[kept++] = chunk;
-      continue;
-    }
-    if (!group.status.ok()) {
-      release(group, chunk.peer, &chunk.chunk);
+  // In the order of arrival, which is each stream's order. Taken out first: a mismatch ends the
+  // group, and with it the list.
+  const auto of_operation = [&operation](const EarlyChunk& early) {
+    return early.header.sequence == operation.sequence;
+  };
+  std::vector<EarlyChunk> mine;
+  std::copy_if(group.early.begin(), group.early.end(), std::back_inserter(mine), of_operation);
+  std::erase_if(group.early, of_operation);
+  for (EarlyChunk& early : mine) {
+    if (group.status.ok()) {
+      enqueue(group, early.peer, operation, early.header, early.chunk);
     } else {
-      enqueue(group, chunk.peer, operation, chunk.header, chunk.chunk);
+      release(group, early.peer, &early.chunk);
     }
   }
-  group.early.resize(kept);
 }
 
 void use_up(Group& group, Operation& operation, int stream) {
