@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// bench_py.cc: the native loop of `ciuic bench`, and the pattern by which it checks results.
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/native_loop.h"
+#include "module.h"
+
+namespace ciuic::python {
+namespace {
+
+MutableBuffer buffer_at(uintptr_t address, int64_t count, int dtype) {
+  return {reinterpret_cast<void*>(address), count, static_cast<DataType>(dtype), {}};
+}
+
+// A group of its own, so that no Python stands between the loop and the library.
+class BenchLoop {
+ public:
+  explicit BenchLoop(std::unique_ptr<Communicator> communicator)
+      : communicator_(std::move(communicator)) {}
+
+  std::vector<int64_t> all_reduce(uintptr_t address, int64_t count, int dtype, int op, int warm_up,
+                                  int iterations) {
+    std::vector<int64_t> nanoseconds(static_cast<size_t>(iterations));
+    const Status status = [&] {
+      const nb::gil_scoped_release no_gil;
+      return bench::time_all_reduce(*communicator_, buffer_at(address, count, dtype),
+                                    static_cast<ReduceOp>(op), warm_up, nanoseconds);
+    }();
+    raise_unless_ok(status);
+    return nanoseconds;
+  }
+
+  void close() {
+    const Status status = [&] {
+      const nb::gil_scoped_release no_gil;
+      return communicator_->close();
+    }();
+    raise_unless_ok(status);
+  }
+
+  std::string describe() { return communicator_->describe(); }
+
+ private:
+  std::unique_ptr<Communicator> communicator_;
+};
+
+BenchLoop* create_loop(int rank, int size, int64_t timeout_ms) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.group_name = "bench";
+  options.timeout_ms = timeout_ms;
+  Result<std::unique_ptr<Communicator>> created = [&] {
+    const nb::gil_scoped_release no_gil;
+    return Communicator::create(options);
+  }();
+  raise_unless_ok(created.status());
+  return new BenchLoop(std::move(*created));  // Python takes it over
+}
+
+}  // namespace
+
+void bind_bench(nb::module_& module) {
+  nb::class_<BenchLoop>(module, "BenchLoop", "The native loop of `ciuic bench`; see ciuic.bench.")
+      .def("all_reduce", &BenchLoop::all_reduce, nb::arg("address"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("op"), nb::arg("warm_up"), nb::arg("iterations"),
+           "Nanoseconds of each of `iterations` calls in place, after `warm_up` others.")
+      .def("describe", &BenchLoop::describe)
+      .def("close", &BenchLoop::close);
+  module.def("create_bench_loop", &create_loop, nb::arg("rank"), nb::arg("size"),
+             nb::arg("timeout_ms"), nb::rv_policy::take_ownership);
+  module.def(
+      "bench_fill",
+      [](uintptr_t address, int64_t count, int dtype, int op, int rank, int size) {
+        bench::fill_pattern(buffer_at(address, count, dtype), static_cast<ReduceOp>(op), rank,
+                            size);
+      },
+      nb::arg("address"), nb::arg("count"), nb::arg("dtype"), nb::arg("op"), nb::arg("rank"),
+      nb::arg("size"));
+  module.def(
+      "bench_first_difference",
+      [](uintptr_t address, int64_t count, int dtype, int op, int size) {
+        return bench::first_difference(buffer_at(address, count, dtype), static_cast<ReduceOp>(op),
+                                       size);
+      },
+      nb::arg("address"), nb::arg("count"), nb::arg("dtype"), nb::arg("op"), nb::arg("size"));
+}
+
+}  // namespace ciuic::python
