@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How each implementation is called, in place, on one buffer. Imported in the workers alone."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any, Protocol
+
+from ciuic import _native
+from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
+
+Call = Callable[[], object]
+
+
+class RefusedError(Exception):
+    """This implementation does not do what was asked, and says why."""
+
+
+class Implementation(Protocol):
+    """One implementation in one process of its group."""
+
+    def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
+        """Nanoseconds of each of ``iterations`` calls on the first ``count`` elements."""
+        ...
+
+    def address(self) -> int:
+        """Of the buffer."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def timed(call: Call, warm_up: int, iterations: int) -> list[int]:
+    """The loop in Python: from the end of the call before to the end of this one."""
+    for _ in range(warm_up):
+        call()
+    durations = []
+    last = perf_counter_ns()
+    for _ in range(iterations):
+        call()
+        now = perf_counter_ns()
+        durations.append(now - last)
+        last = now
+    return durations
+
+
+class _Memory:
+    """Zeroed memory as an array of PyTorch or, without it, of NumPy; plain memory without both."""
+
+    def __init__(self, count: int, dtype: str) -> None:
+        self.array: Any = None
+        try:
+            import torch
+
+            self.array = torch.zeros(count, dtype=getattr(torch, dtype))
+            self.address = int(self.array.data_ptr())
+            return
+        except ImportError:
+            pass
+        try:
+            import numpy as np
+
+            self.array = np.zeros(count, dtype)
+            self.array.fill(0)  # touches it
+            self.address = int(self.array.ctypes.data)
+        except (ImportError, TypeError):  # no NumPy, or none of its dtypes
+            self._plain = mmap.mmap(-1, count * SIZE_OF_CODE[CODE_OF_NAME[dtype]])
+            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._plain))
+
+
+class Ciuic:
+    """This library: from C++, and by ``ciuic.all_reduce``. Each has a group of its own."""
+
+    def __init__(self, rank: int, ranks: int, settings: dict[str, Any]) -> None:
+        self._memory = _Memory(max(settings["counts"]), settings["dtype"])
+        self._dtype = CODE_OF_NAME[settings["dtype"]]
+        self._op = ReduceOp[settings["op"].upper()]
+        self._native: Any = None
+        self._context: Any = None
+        timeout_s = settings["timeout_s"]
+        if "native" in settings["through"]:
+            self._native = _native.create_bench_loop(rank, ranks, round(timeout_s * 1000))
+        if "python" in settings["through"]:
+            from ciuic import CiuicContext
+
+            self._context = CiuicContext(ranks, rank, timeout_s=timeout_s)
+
+    def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
+        if through == "native":
+            durations: list[int] = self._native.all_reduce(
+                self._memory.address, count, self._dtype, int(self._op), warm_up, iterations
+            )
+            return durations
+        if self._memory.array is None:
+            raise RefusedError("neither PyTorch nor NumPy has arrays of this dtype here")
+        from ciuic import all_reduce
+
+        x, op, context = self._memory.array[:count], self._op, self._context
+        return timed(lambda: all_reduce(x, op, context), warm_up, iterations)
+
+    def address(self) -> int:
+        return self._memory.address
+
+    def close(self) -> None:
+        for group in (self._native, self._context):
+            if group is not None:
+                group.close()
+
+
+class Gloo:
+    """PyTorch's gloo: its ProcessGroup directly, without what torch.distributed adds."""
+
+    def __init__(self, rank: int, ranks: int, settings: dict[str, Any]) -> None:
+        try:
+            import torch
+            from torch import distributed
+        except ImportError:
+            raise RefusedError("PyTorch is not installed") from None
+        from datetime import timedelta
+
+        dtype = getattr(torch, settings["dtype"])
+        if settings["op"] == "avg" and not dtype.is_floating_point:
+            raise RefusedError(f"gloo has no avg of {settings['dtype']}")
+        self._tensor = torch.zeros(max(settings["counts"]), dtype=dtype)
+        self._options = distributed.AllreduceOptions()
+        self._options.reduceOp = getattr(distributed.ReduceOp, settings["op"].upper())
+        timeout = timedelta(seconds=settings["timeout_s"])
+        store = distributed.FileStore(settings["folder"] + "/gloo", ranks)
+        self._group = distributed.ProcessGroupGloo(store, rank, ranks, timeout)
+
+    def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
+        tensors, options, group = [self._tensor[:count]], self._options, self._group
+        return timed(lambda: group.allreduce(tensors, options).wait(), warm_up, iterations)
+
+    def address(self) -> int:
+        return int(self._tensor.data_ptr())
+
+    def close(self) -> None:
+        pass
+
+
+BY_NAME: dict[str, Callable[[int, int, dict[str, Any]], Implementation]] = {
+    "ciuic": Ciuic,
+    "gloo": Gloo,
+}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of one implementation: ``python -m ciuic.bench.worker FD``.
+
+FD is a socket on which the bench sends commands, a JSON object a line, and gets an answer for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import socket
+import sys
+import traceback
+from typing import IO, Any
+
+from ciuic import _native
+from ciuic.bench import implementations
+from ciuic.bench.implementations import Implementation, RefusedError
+from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
+
+
+def main(fd: int) -> None:
+    """Serves until told to close, or until the bench is gone."""
+    with socket.socket(fileno=fd) as connection, connection.makefile("rw") as stream:
+        settings = json.loads(stream.readline())
+        rank, ranks = settings["rank"], settings["ranks"]
+        _pin(rank, ranks)
+        try:
+            implementation = implementations.BY_NAME[settings["impl"]](rank, ranks, settings)
+        except Exception as error:
+            _answer(stream, _failure(error))
+            return
+        _answer(stream, {"ready": True})
+        for line in stream:
+            command = json.loads(line)
+            if command["do"] == "close":
+                implementation.close()
+                _answer(stream, {"closed": True})
+                return
+            try:
+                _answer(stream, _serve(implementation, settings, command))
+            except Exception as error:
+                _answer(stream, _failure(error))
+
+
+def _pin(rank: int, ranks: int) -> None:
+    """A core for each rank, alike for all implementations, where there are as many."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) >= ranks:
+        os.sched_setaffinity(0, {cores[rank]})
+
+
+def _serve(
+    implementation: Implementation, settings: dict[str, Any], command: dict[str, Any]
+) -> dict[str, Any]:
+    through, count = command["through"], command["count"]
+    if command["do"] == "check":
+        dtype = CODE_OF_NAME[settings["dtype"]]
+        op = int(ReduceOp[settings["op"].upper()])
+        ranks = settings["ranks"]
+        address = implementation.address()
+        _native.bench_fill(address, count, dtype, op, settings["rank"], ranks)
+        implementation.run(through, count, 0, 1)
+        difference = _native.bench_first_difference(address, count, dtype, op, ranks)
+        # What is timed is applied to its own result again and again: zeros stay zeros.
+        ctypes.memset(address, 0, count * SIZE_OF_CODE[dtype])
+        return {"difference": difference}
+    return {"ns": implementation.run(through, count, command["warm_up"], command["iterations"])}
+
+
+def _failure(error: Exception) -> dict[str, Any]:
+    if isinstance(error, RefusedError):
+        return {"refused": str(error)}
+    return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+def _answer(stream: IO[str], answer: dict[str, Any]) -> None:
+    stream.write(json.dumps(answer) + "\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
