@@ -38,20 +38,14 @@ def check_joined(options: argparse.Namespace, ranks: int) -> None:
 
 def launch(options: argparse.Namespace, script: str, argv: list[str]) -> NoReturn:
     """Become the launcher of ``--nproc`` ranks that run ``script`` with ``argv``."""
-    ranks = str(options.nproc or 2)
-    program = [sys.executable, script, *argv]
-    if options.comm == "ciuic":
-        if importlib.util.find_spec("ciuic") is None:
-            raise OptionError(
-                "the package ciuic is not installed in this Python: "
-                "`pip install .` in the source's folder, or train with --comm gloo"
-            )
-        command = ["-m", "ciuic", "run", "-n", ranks, "--", *program]
-    else:
-        command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
-        command += ["--no_python", "--", *program]
-        # torchrun warns that it sets this to 1 itself; the ranks choose their threads anyway.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if importlib.util.find_spec("ciuic") is None:
+        raise OptionError(
+            "the package ciuic, which starts the ranks, is not installed in this Python: "
+            "`pip install .` in the source's folder, or start them with torchrun"
+        )
+    command = ["-m", "ciuic", "run", "-n", str(options.nproc or 2), "--"]
+    command += [sys.executable, script, *argv]
+    if options.comm == "gloo":
         # DDP warns that no parameter went unused in the first step: a later one may.
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     if sys.stderr.isatty():

@@ -16,7 +16,6 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 _TIMEOUT_S = 120.0
@@ -27,12 +26,11 @@ def run_ranks(comm: str, ranks: int, job: Callable[..., Any], *arguments: Any) -
     context = multiprocessing.get_context("forkserver")
     _start_server(context)
     with tempfile.TemporaryDirectory() as folder:
-        store = str(Path(folder) / "store")
         processes, pipes = [], []
         for rank in range(ranks):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_rank_main, args=(theirs, comm, rank, ranks, store, job, arguments)
+                target=_rank_main, args=(theirs, comm, rank, ranks, folder, job, arguments)
             )
             process.start()
             theirs.close()
@@ -82,13 +80,13 @@ def _rank_main(
     comm: str,
     rank: int,
     ranks: int,
-    store: str,
+    folder: str,
     job: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
     names = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks}
     os.environ.update({name: str(value) for name, value in names.items()})
-    os.environ["CIUIC_STORE"] = f"file://{store}"
+    os.environ["CIUIC_STORE"] = f"file://{folder}"
     try:
         import torch
         from deepseek.communicator import join
@@ -96,7 +94,7 @@ def _rank_main(
         torch.set_num_threads(1)
         if comm == "gloo":
             torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks
+                "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
             )
         communicator = join(comm)
         value = job(communicator, *arguments)
