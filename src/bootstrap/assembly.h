@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// assembly.h: the ranks of a group, in touch through rank 0 until the join is over.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/channel.h"
+#include "bootstrap/messages.h"
+#include "ciuic/status.h"
+
+namespace ciuic::bootstrap {
+
+// Something that goes on while a rank waits for the others.
+class Bystander {
+ public:
+  virtual ~Bystander() = default;
+  virtual void add_to(std::vector<pollfd>* fds) = 0;
+  virtual void progress() = 0;  // never blocks
+};
+
+// One thread. Closing is destruction.
+class Assembly {
+ public:
+  // `channels`: rank 0 has one for each rank (that for itself empty), the others one, to rank 0.
+  Assembly(int rank, Roll roll, std::vector<std::unique_ptr<Channel>> channels);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(roll_.cards.size()); }
+  const Roll& roll() const { return roll_; }
+
+  // All ranks call it; each gets what all gave, by rank. Where one gave an error, every rank gets
+  // that of the lowest rank that gave one. kTimeout and kPeerLost name the ranks. After an error
+  // every further call returns it.
+  Result<std::vector<std::string>> gather(const Result<std::string>& mine, TimeNs deadline,
+                                          Bystander* bystander = nullptr);
+
+ private:
+  RoundResult collect(const Result<std::string>& mine, TimeNs deadline, Bystander* bystander);
+  RoundResult ask_rank_0(const Result<std::string>& mine, TimeNs deadline, Bystander* bystander);
+  Status take_round(int rank, std::vector<Result<std::string>>* given, int* missing);
+  std::string who_is_missing(const std::vector<Result<std::string>>& given) const;
+
+  int rank_;
+  Roll roll_;
+  std::vector<std::unique_ptr<Channel>> channels_;
+  uint32_t round_ = 0;
+  Status failed_;
+};
+
+}  // namespace ciuic::bootstrap

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// open_store.cc: from a URL to a store.
+
+#include <fmt/format.h>
+
+#include "base/config.h"
+#include "bootstrap/file_store.h"
+#include "bootstrap/tcp_store.h"
+#include "ciuic/store.h"
+
+namespace ciuic {
+
+Store::~Store() = default;
+
+static Result<std::unique_ptr<Store>> open_tcp(const std::string& place, int64_t timeout_ms) {
+  Result<posix::Address> address = posix::split_host_port(place);
+  if (!address.ok()) return address.status();
+  Result<Config> config = Config::from_environment();
+  if (!config.ok()) return config.status();
+  if (config->secret.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("the store tcp://{} wants the job's secret: set CIUIC_SECRET, as the "
+                              "launcher that serves it did",
+                              place));
+  }
+  Result<std::unique_ptr<bootstrap::TcpStore>> store =
+      bootstrap::TcpStore::connect(*address, config->secret, deadline_after(now_ns(), timeout_ms));
+  if (!store.ok()) return store.status();
+  return std::unique_ptr<Store>(std::move(*store));
+}
+
+Result<std::unique_ptr<Store>> open_store(const std::string& url, int64_t timeout_ms) {
+  const std::string file = "file://";
+  const std::string tcp = "tcp://";
+  if (url.starts_with(file)) {
+    Result<std::unique_ptr<bootstrap::FileStore>> store =
+        bootstrap::FileStore::open(url.substr(file.size()));
+    if (!store.ok()) return store.status();
+    return std::unique_ptr<Store>(std::move(*store));
+  }
+  if (url.starts_with(tcp)) return open_tcp(url.substr(tcp.size()), timeout_ms);
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("\"{}\" names no store; the forms are file:///directory and "
+                            "tcp://host:port",
+                            url.substr(0, 256)));
+}
+
+}  // namespace ciuic

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// reception.h: rank 0's part of the join: it receives everybody's card, and answers.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/assembly.h"
+#include "bootstrap/channel.h"
+#include "bootstrap/messages.h"
+#include "ciuic/status.h"
+#include "drivers/posix/unique_fd.h"
+
+namespace ciuic::bootstrap {
+
+class Reception {
+ public:
+  // `roll` has everything but the cards.
+  Reception(std::vector<posix::UniqueFd> listeners, const Card& mine, Roll roll, TimeNs deadline);
+
+  // Waits for all ranks and answers them. Errors as exchange_cards().
+  Result<std::unique_ptr<Assembly>> run();
+
+ private:
+  struct Visitor {
+    std::unique_ptr<Channel> channel;
+    TimeNs deadline = kNever;  // until which the card has to be here; then, how long it can wait
+    bool welcomed = false;
+    bool has_card = false;
+    int rank = -1;  // under which it is counted; -1: it is not
+  };
+
+  void accept_waiting(int listener);
+  bool progress(Visitor* visitor);
+  void take_card(Visitor* visitor, const std::string& frame);
+  void make_room();
+  void fail(const Status& status);
+  Status missing_ranks() const;
+  TimeNs patience() const;  // until when all that have come can wait
+  TimeNs next_deadline() const;
+  void answer_failure();
+  Result<std::unique_ptr<Assembly>> answer_roll();
+
+  std::vector<posix::UniqueFd> listeners_;
+  Card mine_;
+  Roll roll_;
+  TimeNs deadline_;              // lowered to what those who came can wait
+  std::list<Visitor> visitors_;  // oldest first
+  std::vector<Visitor*> by_rank_;
+  int present_ = 1;
+  Status failure_;
+  TimeNs linger_until_ = kNever;  // after a failure: for others whom it concerns
+  TimeNs accept_from_ = 0;
+  uint64_t strangers_ = 0;
+  std::string last_stranger_;
+};
+
+}  // namespace ciuic::bootstrap
