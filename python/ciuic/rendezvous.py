@@ -13,7 +13,13 @@ import sys
 from typing import Any, NamedTuple, Protocol
 
 from ciuic import _native
-from ciuic.errors import TimeoutError, UnavailableError
+from ciuic.errors import (
+    CiuicError,
+    InvalidArgumentError,
+    ResourceError,
+    TimeoutError,
+    UnavailableError,
+)
 
 
 class StoreLike(Protocol):
@@ -210,17 +216,35 @@ def _torchrun_store(rank: int, timeout_s: float) -> TorchStore:
             f"({error}); install it, or set CIUIC_STORE=tcp://host:port"
         ) from None
     agent_has_it = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    # multi_tenant: a later init_process_group() of this process shares the server and its port.
-    store = distributed.TCPStore(
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
-        is_master=rank == 0 and not agent_has_it,
-        timeout=datetime.timedelta(seconds=timeout_s),
-        wait_for_workers=False,
-        multi_tenant=True,
-    )
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    try:
+        # multi_tenant: a later init_process_group() of this process shares the server and its port.
+        store = distributed.TCPStore(
+            host,
+            int(port),
+            is_master=rank == 0 and not agent_has_it,
+            timeout=datetime.timedelta(seconds=timeout_s),
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    except ValueError:
+        raise InvalidArgumentError(f"MASTER_PORT={port!r} is no number") from None
+    except RuntimeError as error:
+        raise _torch_store_error(f"{host}:{port}", error) from None
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return TorchStore(distributed.PrefixStore(f"attempt_{attempt}", store))
+
+
+def _torch_store_error(address: str, error: RuntimeError) -> CiuicError:
+    text = str(error).splitlines()[0]
+    if "EADDRINUSE" in text:
+        return ResourceError(
+            f"rank 0 cannot serve torch's store at {address} (MASTER_ADDR, MASTER_PORT): the "
+            f"port is in use by another program; choose another one ({text})"
+        )
+    if "timed out" in text.lower() or "timeout" in text.lower():
+        return TimeoutError(f"nobody answers at {address} (MASTER_ADDR, MASTER_PORT): {text}")
+    return UnavailableError(f"torch's store at {address} (MASTER_ADDR, MASTER_PORT): {text}")
 
 
 def _nowhere(rank: int, world_size: int) -> str:

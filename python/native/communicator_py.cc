@@ -118,6 +118,12 @@ bool wait_for_join(Join& join) {
   return true;
 }
 
+// Gives a join that was abandoned the time to leave Python.
+bool ends_soon(Join& join) {
+  std::unique_lock lock(join.mutex);
+  return join.ended.wait_for(lock, 10 * kSignalCheck, [&] { return join.result.has_value(); });
+}
+
 PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
                        int64_t timeout_ms, size_t buffer_size) {
   const auto join = std::make_shared<Join>();
@@ -132,10 +138,10 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
     const nb::gil_scoped_release no_gil;
     std::thread thread([join] { run_join(join); });
     ended = wait_for_join(*join);
-    if (ended) {
+    if (!ended) join->abandoned->store(true);
+    if (ended || ends_soon(*join)) {
       thread.join();
     } else {
-      join->abandoned->store(true);
       thread.detach();
     }
   }

@@ -4,16 +4,20 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "base/config.h"
 #include "bootstrap/tcp_store.h"
 #include "module.h"
 
 namespace ciuic::python {
 namespace {
+
+constexpr int64_t kSliceMs = 100;
 
 // Says what was raised, and clears it.
 Status status_of(const nb::python_error& error) {
@@ -50,14 +54,16 @@ class PythonStore : public Store {
     }
   }
 
+  // Asks in slices, so that a thread that was abandoned is soon out of Python.
   Result<std::string> get(const std::string& key, int64_t timeout_ms) override {
-    if (abandoned_->load()) return aborted();
-    const nb::gil_scoped_acquire gil;
-    try {
-      const nb::bytes value(object_.attr("get")(key, timeout_ms));
-      return std::string(value.c_str(), value.size());
-    } catch (nb::python_error& error) {
-      return status_of(error);
+    const TimeNs deadline = deadline_after(now_ns(), timeout_ms);
+    for (;;) {
+      if (abandoned_->load()) return aborted();
+      const int64_t left = left_ms(deadline, now_ns());
+      Result<std::string> value = get_once(key, std::min(left, kSliceMs));
+      if (value.ok() || value.status().code() != StatusCode::kTimeout || left <= kSliceMs) {
+        return value;
+      }
     }
   }
 
@@ -86,6 +92,16 @@ class PythonStore : public Store {
   }
 
  private:
+  Result<std::string> get_once(const std::string& key, int64_t timeout_ms) {
+    const nb::gil_scoped_acquire gil;
+    try {
+      const nb::bytes value(object_.attr("get")(key, timeout_ms));
+      return std::string(value.c_str(), value.size());
+    } catch (nb::python_error& error) {
+      return status_of(error);
+    }
+  }
+
   static Status aborted() { return {StatusCode::kAborted, "interrupted by a signal"}; }
 
   nb::object object_;

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several processes: under ``ciuic run``, or one by one with an environment of their own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from ciuic.run.environment import Job
+
+PROGRAMS = Path(__file__).parent / "programs"
+TIMEOUT_S = 240
+
+_OF_LAUNCHERS = ("RANK", "OMPI_", "PMI_", "SLURM_", "LOCAL_", "WORLD_SIZE", "CIUIC_", "MASTER_")
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Ours, without a launcher's variables; one thread a rank, since tests share few cores."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
+    return {**inherited, "OMP_NUM_THREADS": "1", **more}
+
+
+@pytest.fixture
+def programs() -> Path:
+    """Where the programs of these tests are."""
+    return PROGRAMS
+
+
+@pytest.fixture
+def environment() -> Callable[..., dict[str, str]]:
+    """:func:`clean_environment`."""
+    return clean_environment
+
+
+Launch = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def ciuic_run() -> Launch:
+    """``ciuic run -n N program arguments``, to its end."""
+
+    def launch(
+        ranks: int, program: str, *arguments: str, options: Sequence[str] = (), **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ciuic", "run", "-n", str(ranks), *options, "--"]
+        return subprocess.run(
+            [*command, str(PROGRAMS / program), *arguments],
+            env=clean_environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+
+    return launch
+
+
+class Processes:
+    """Ranks that are started one by one, each with variables of its own."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(
+        self,
+        program: str,
+        *arguments: str,
+        variables: Mapping[str, str],
+        prefix: Sequence[str] = (),
+    ) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [*prefix, sys.executable, str(PROGRAMS / program), *arguments],
+            env=clean_environment(**variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._started.append(process)
+        return process
+
+    def outputs(self) -> list[str]:
+        """What each wrote, when all have ended."""
+        return [process.communicate(timeout=TIMEOUT_S)[0] for process in self._started]
+
+    def end(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    yield started
+    started.end()
+
+
+@pytest.fixture
+def job() -> Iterator[Callable[[int], Job]]:
+    """Makes a store, a secret and a port for ranks that a test starts by itself."""
+    jobs: list[Job] = []
+
+    def make(world_size: int) -> Job:
+        jobs.append(Job(world_size))
+        return jobs[-1]
+
+    yield make
+    for made in jobs:
+        made.close()
