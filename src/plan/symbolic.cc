@@ -18,7 +18,7 @@ namespace ciuic::plan {
 namespace {
 
 // Partitions that have no common refinement with fewer parts are refused.
-constexpr int kMaxElements = 1 << 20;
+constexpr int kMaxElements = 1 << 16;
 
 Status invalid(const std::string& what) { return Status(StatusCode::kInvalidArgument, what); }
 

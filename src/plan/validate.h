@@ -10,8 +10,8 @@
 namespace ciuic::plan {
 
 // What no plan exceeds, whoever made it.
-inline constexpr int kMaxBlocks = 1 << 20;
-inline constexpr int kMaxSteps = 1 << 20;
+inline constexpr int kMaxBlocks = 1 << 16;
+inline constexpr int kMaxSteps = 1 << 15;
 inline constexpr int kMaxLane = 255;              // a byte in the wire header
 inline constexpr int kMaxStreamMessages = 65535;  // two bytes
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan.h: asks which algorithm a call gets, its steps and its predicted cost. Nothing is run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "ciuic/export.h"
+#include "ciuic/status.h"
+
+namespace ciuic {
+
+struct PlanQuery {
+  std::string operation;  // "all_reduce", "reduce", "broadcast", "all_gather", "barrier"
+  int ranks = 0;          // 0: as many as the layout has
+  std::string layout;     // "4x2", "3+2", or the host of each rank, "0,1,0"; "": one host
+  int64_t bytes = 0;      // of the input, rounded down to whole elements; none in a barrier
+  std::string dtype = "float32";
+  std::string op = "sum";
+  std::string algorithm;  // "": the one that the call would get
+  int root = 0;
+  int rank = -1;  // whose steps; -1: of all
+};
+
+// One JSON object:
+//   {"operation", "algorithm", "chosen", "layout", "hosts", "ranks", "root", "bytes", "count",
+//    "dtype", "op", "chunk_bytes", "predicted_us",
+//    "plans": [{"rank", "sent_bytes", "scratch_bytes",
+//               "steps": [{"kind", "peers", "lane", "source", "target", "bytes", "after",
+//                          "own_place", "received_raw", "final"}]}],
+//    "totals": {"steps", "messages", "sent_bytes", "most_sent_bytes"}}
+//
+// A range is {"space", "first", "count"} or null; `after` has {"step", "whole"}. "chosen" tells
+// whether the algorithm is the one that the call would get; "root" is null where there is none.
+//
+// kInvalidArgument: a name that is not known (the message lists those that are), a layout that has
+// not as many ranks, an algorithm that the operation does not have on this layout, a root or rank
+// outside the group. kUnsupported: an op that the dtype does not have.
+CIUIC_EXPORT Result<std::string> describe_plan(const PlanQuery& query);
+
+}  // namespace ciuic

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// cost.cc: runs plans on a clock of latencies and bandwidths.
+
+#include "tuner/cost.h"
+
+#include <algorithm>
+#include <queue>
+#include <utility>
+
+#include "plan/matching.h"
+
+namespace ciuic::tuner {
+
+using plan::Plan;
+using plan::Step;
+using plan::StepKind;
+
+int64_t bytes_of(const Plan& plan, plan::BlockRange range, const Load& load) {
+  if (range.count == 0) return 0;
+  const plan::Partition& partition = plan.partitions[static_cast<int>(range.space)];
+  const int64_t begin = partition.begin(range.first, load.count);
+  const int64_t end = partition.begin(range.first + range.count, load.count);
+  return (end - begin) * static_cast<int64_t>(size_of(load.dtype));
+}
+
+int64_t sent_bytes(const Plan& plan, const Load& load) {
+  int64_t bytes = 0;
+  for (const Step& step : plan.steps) {
+    if (step.kind != StepKind::kSend) continue;
+    bytes += bytes_of(plan, step.source, load) * static_cast<int64_t>(step.peers.size());
+  }
+  return bytes;
+}
+
+namespace {
+
+constexpr int64_t kMostChunks = 16;
+
+// One chunk of one step. Its time begins when all that it waits for is over, and what it needs is
+// free.
+struct Node {
+  int rank = 0;
+  int step = 0;
+  int waits = 0;
+  double ready_ns = 0;
+  std::vector<std::pair<int, bool>> next;  // node, and whether it is reached by a message
+};
+
+class Clock {
+ public:
+  Clock(const std::vector<Plan>& plans, const plan::Layout& layout, const Load& load,
+        const TuningTable& table)
+      : plans_(plans),
+        layout_(layout),
+        load_(load),
+        table_(table),
+        processor_free_ns_(plans.size(), 0),
+        port_free_ns_(layout.hosts(), 0) {
+    add_nodes();
+    add_orders();
+  }
+
+  double run(const std::vector<plan::Message>& messages) {
+    for (const plan::Message& message : messages) {
+      const int from = first_[message.sender][message.send_step];
+      const int to = first_[message.receiver][message.receive_step];
+      const int chunks = std::min(chunks_[message.sender][message.send_step],
+                                  chunks_[message.receiver][message.receive_step]);
+      for (int chunk = 0; chunk < chunks; ++chunk) edge(from + chunk, to + chunk, true);
+    }
+    using Ready = std::pair<double, int>;
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if (nodes_[node].waits == 0) ready.emplace(0, static_cast<int>(node));
+    }
+    double last_ns = 0;
+    while (!ready.empty()) {
+      const int number = ready.top().second;
+      ready.pop();
+      const double done_ns = run_node(nodes_[number]);
+      last_ns = std::max(last_ns, done_ns);
+      for (const auto& [later, by_message] : nodes_[number].next) {
+        Node& node = nodes_[later];
+        const double latency_ns = by_message ? latency(nodes_[number].rank, node.rank) : 0;
+        node.ready_ns = std::max(node.ready_ns, done_ns + latency_ns);
+        if (--node.waits == 0) ready.emplace(node.ready_ns, later);
+      }
+    }
+    return last_ns / 1000;
+  }
+
+ private:
+  void add_nodes() {
+    first_.resize(plans_.size());
+    chunks_.resize(plans_.size());
+    for (size_t rank = 0; rank < plans_.size(); ++rank) {
+      for (size_t step = 0; step < plans_[rank].steps.size(); ++step) {
+        const int64_t chunk = static_cast<int64_t>(std::max<size_t>(load_.chunk_bytes, 1));
+        const int64_t chunks = (step_bytes(plans_[rank], step) + chunk - 1) / chunk;
+        first_[rank].push_back(static_cast<int>(nodes_.size()));
+        chunks_[rank].push_back(static_cast<int>(std::clamp<int64_t>(chunks, 1, kMostChunks)));
+        for (int number = 0; number < chunks_[rank].back(); ++number) {
+          Node& node = nodes_.emplace_back();
+          node.rank = static_cast<int>(rank);
+          node.step = static_cast<int>(step);
+        }
+      }
+    }
+  }
+
+  // Chunks of a step one after another, steps after those that they come after, and messages of a
+  // stream one after another.
+  void add_orders() {
+    for (size_t rank = 0; rank < plans_.size(); ++rank) {
+      std::vector<int> last_send(plans_[rank].streams.size(), -1);
+      for (size_t step = 0; step < plans_[rank].steps.size(); ++step) {
+        const Step& of_plan = plans_[rank].steps[step];
+        const int first = first_[rank][step];
+        for (int chunk = 1; chunk < chunks_[rank][step]; ++chunk) {
+          edge(first + chunk - 1, first + chunk, false);
+        }
+        for (const plan::Dependency& dependency : of_plan.after) {
+          const int earlier = first_[rank][dependency.step];
+          const int most = chunks_[rank][dependency.step] - 1;
+          for (int chunk = 0; chunk < chunks_[rank][step]; ++chunk) {
+            edge(earlier + (dependency.whole ? most : std::min(chunk, most)), first + chunk, false);
+          }
+        }
+        for (size_t peer = 0; of_plan.kind == StepKind::kSend && peer < of_plan.peers.size();
+             ++peer) {
+          int& last = last_send[of_plan.places[peer].stream];
+          if (last >= 0) edge(first_[rank][last] + chunks_[rank][last] - 1, first, false);
+          last = static_cast<int>(step);
+        }
+      }
+    }
+  }
+
+  void edge(int from, int to, bool by_message) {
+    nodes_[from].next.emplace_back(to, by_message);
+    ++nodes_[to].waits;
+  }
+
+  int64_t step_bytes(const Plan& plan, size_t step) const {
+    const Step& of_plan = plan.steps[step];
+    return bytes_of(plan, of_plan.kind == StepKind::kReceive ? of_plan.target : of_plan.source,
+                    load_);
+  }
+
+  double latency(int from, int to) const {
+    const bool shared = layout_.same_host(from, to);
+    return static_cast<double>(shared ? table_.shm_latency_ns : table_.tcp_latency_ns);
+  }
+
+  static double time_ns(double bytes, int64_t mb_per_s) {
+    return bytes * 1000 / static_cast<double>(mb_per_s);
+  }
+
+  double run_node(const Node& node) {
+    const Step& step = plans_[node.rank].steps[node.step];
+    const double bytes = static_cast<double>(step_bytes(plans_[node.rank], node.step)) /
+                         chunks_[node.rank][node.step];
+    double work_ns = static_cast<double>(table_.step_ns);
+    double crossing_ns = 0;
+    if (step.kind == StepKind::kSend) {
+      bool shared = false;
+      for (const int peer : step.peers) {
+        if (layout_.same_host(node.rank, peer)) {
+          shared = true;
+        } else {
+          crossing_ns += time_ns(bytes, table_.tcp_mb_per_s);
+        }
+      }
+      if (shared) work_ns += time_ns(bytes, table_.shm_mb_per_s);
+    } else if (step.kind == StepKind::kReduce) {
+      const double operands = static_cast<double>(step.peers.size()) + 1;
+      work_ns += time_ns(bytes * operands, table_.reduce_mb_per_s);
+    } else {
+      work_ns += time_ns(bytes, table_.copy_mb_per_s);
+    }
+    double& processor_ns = processor_free_ns_[node.rank];
+    processor_ns = std::max(processor_ns, node.ready_ns) + work_ns;
+    if (crossing_ns == 0) return processor_ns;
+    double& port_ns = port_free_ns_[layout_.host_of(node.rank)];
+    port_ns = std::max(port_ns, processor_ns) + crossing_ns;
+    return port_ns;
+  }
+
+  const std::vector<Plan>& plans_;
+  const plan::Layout& layout_;
+  const Load load_;
+  const TuningTable& table_;
+  std::vector<Node> nodes_;
+  std::vector<std::vector<int>> first_;   // node of chunk 0 of [rank][step]
+  std::vector<std::vector<int>> chunks_;  // of [rank][step]
+  std::vector<double> processor_free_ns_;
+  std::vector<double> port_free_ns_;
+};
+
+}  // namespace
+
+double predicted_us(const std::vector<Plan>& plans, const plan::Layout& layout, const Load& load,
+                    const TuningTable& table) {
+  const Result<std::vector<plan::Message>> messages = plan::match(plans);
+  if (!messages.ok()) return 0;
+  return Clock(plans, layout, load, table).run(*messages);
+}
+
+}  // namespace ciuic::tuner

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// describe.cc: the answer to a PlanQuery, as JSON.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "ciuic/dtype.h"
+#include "ciuic/plan.h"
+#include "plan/registry.h"
+#include "plan/validate.h"
+#include "tuner/cost.h"
+#include "tuner/tuner.h"
+
+namespace ciuic {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using plan::Algorithm;
+using plan::Layout;
+using plan::Operation;
+
+// Above, plans of all ranks would fill the memory: an all-reduce has about n steps on each.
+constexpr int kMostRanks = 512;
+
+Status invalid(const std::string& what) { return Status(StatusCode::kInvalidArgument, what); }
+
+// A query with its names looked up.
+struct Question {
+  tuner::Call call;
+  Layout layout = Layout::one_host(1);
+  tuner::Choice choice;
+  bool chosen = true;
+  tuner::TuningTable table;
+
+  tuner::Load load() const { return {call.count, call.dtype, choice.chunk_bytes}; }
+  int root() const { return plan::has_root(call.operation) ? call.root : 0; }
+};
+
+Status read_operation(const PlanQuery& query, Question* question) {
+  const std::optional<Operation> operation = plan::operation_named(query.operation);
+  if (!operation) {
+    std::vector<const char*> known;
+    for (int number = 0; number < plan::kOperations; ++number) {
+      known.push_back(name_of(static_cast<Operation>(number)));
+    }
+    return invalid(fmt::format("no operation '{:.40}'; there are {}", query.operation,
+                               fmt::join(known, ", ")));
+  }
+  question->call.operation = *operation;
+  return {};
+}
+
+Status read_layout(const PlanQuery& query, Question* question) {
+  if (query.ranks < 0 || query.ranks > kMostRanks) {
+    return invalid(fmt::format("ranks is {}; it must be from 1 to {}", query.ranks, kMostRanks));
+  }
+  if (query.layout.empty()) {
+    if (query.ranks == 0) return invalid("say how many ranks, or a layout");
+    question->layout = Layout::one_host(query.ranks);
+  } else {
+    Result<Layout> layout = Layout::parse(query.layout);
+    if (!layout.ok()) return layout.status();
+    question->layout = std::move(*layout);
+  }
+  const int size = question->layout.size();
+  if (size > kMostRanks) {
+    return invalid(fmt::format("layout {:.40} has more than {} ranks", query.layout, kMostRanks));
+  }
+  if (query.ranks != 0 && size != query.ranks) {
+    return invalid(
+        fmt::format("layout {:.40} has {} ranks, not {}", query.layout, size, query.ranks));
+  }
+  if (query.rank < -1 || query.rank >= size) {
+    return invalid(fmt::format("rank {} is outside the {} ranks", query.rank, size));
+  }
+  if (plan::has_root(question->call.operation) && (query.root < 0 || query.root >= size)) {
+    return invalid(fmt::format("root {} is outside the {} ranks", query.root, size));
+  }
+  question->call.root = query.root;
+  return {};
+}
+
+Status read_data(const PlanQuery& query, Question* question) {
+  const std::optional<DataType> dtype = dtype_named(query.dtype);
+  if (!dtype) {
+    std::vector<const char*> known;
+    for (int number = 0; number < kDataTypes; ++number) {
+      known.push_back(name_of(static_cast<DataType>(number)));
+    }
+    return invalid(
+        fmt::format("no dtype '{:.40}'; there are {}", query.dtype, fmt::join(known, ", ")));
+  }
+  const std::optional<ReduceOp> op = reduce_op_named(query.op);
+  if (!op) {
+    std::vector<const char*> known;
+    for (int number = 0; number < kReduceOps; ++number) {
+      known.push_back(name_of(static_cast<ReduceOp>(number)));
+    }
+    return invalid(fmt::format("no op '{:.40}'; there are {}", query.op, fmt::join(known, ", ")));
+  }
+  tuner::Call& call = question->call;
+  const bool reduces =
+      call.operation == Operation::kAllReduce || call.operation == Operation::kReduce;
+  if (reduces && !is_reducible(*dtype, *op)) {
+    return Status(StatusCode::kUnsupported, fmt::format("{} has no op {}", query.dtype, query.op));
+  }
+  if (query.bytes < 0 || query.bytes > int64_t{1} << 46) {
+    return invalid(fmt::format("bytes is {}; it must be from 0 to 2^46", query.bytes));
+  }
+  call.dtype = *dtype;
+  call.op = *op;
+  call.count = query.bytes / static_cast<int64_t>(size_of(*dtype));
+  if (call.operation == Operation::kBarrier) call.count = 0;
+  return {};
+}
+
+Status read_algorithm(const PlanQuery& query, Question* question) {
+  const tuner::Call& call = question->call;
+  question->choice = tuner::choose(call, question->layout, question->table);
+  if (query.algorithm.empty()) return {};
+  const std::optional<Algorithm> algorithm = plan::algorithm_named(query.algorithm);
+  if (!algorithm || !fits(call.operation, *algorithm, question->layout)) {
+    std::vector<const char*> known;
+    for (const Algorithm fitting : plan::algorithms_for(call.operation)) {
+      if (fits(call.operation, fitting, question->layout)) known.push_back(name_of(fitting));
+    }
+    return invalid(fmt::format("{} has no algorithm '{:.40}' on layout {:.40}; it has {}",
+                               query.operation, query.algorithm, question->layout.text(),
+                               fmt::join(known, ", ")));
+  }
+  question->chosen = *algorithm == question->choice.algorithm;
+  question->choice.algorithm = *algorithm;
+  question->choice.chunk_bytes =
+      tuner::choose_chunk_bytes(call, *algorithm, question->layout, question->table);
+  return {};
+}
+
+Json range_json(plan::BlockRange range, bool used) {
+  if (!used) return nullptr;
+  return {{"space", name_of(range.space)}, {"first", range.first}, {"count", range.count}};
+}
+
+Json step_json(const plan::Plan& of_rank, const plan::Step& step, const tuner::Load& load) {
+  Json after = Json::array();
+  for (const plan::Dependency& dependency : step.after) {
+    after.push_back({{"step", dependency.step}, {"whole", dependency.whole}});
+  }
+  const bool reads = step.kind != plan::StepKind::kReceive;
+  const bool writes = step.kind != plan::StepKind::kSend;
+  return {{"kind", name_of(step.kind)},
+          {"peers", step.peers},
+          {"lane", step.lane},
+          {"source", range_json(step.source, reads)},
+          {"target", range_json(step.target, writes)},
+          {"bytes", tuner::bytes_of(of_rank, reads ? step.source : step.target, load)},
+          {"after", std::move(after)},
+          {"own_place", step.own_place},
+          {"received_raw", step.received_raw},
+          {"final", step.final}};
+}
+
+Json rank_json(const plan::Plan& of_rank, int rank, const tuner::Load& load) {
+  Json steps = Json::array();
+  for (const plan::Step& step : of_rank.steps) steps.push_back(step_json(of_rank, step, load));
+  const int scratch_blocks = of_rank.partitions[static_cast<int>(plan::Space::kScratch)].blocks;
+  return {
+      {"rank", rank},
+      {"sent_bytes", tuner::sent_bytes(of_rank, load)},
+      {"scratch_bytes", tuner::bytes_of(of_rank, {plan::Space::kScratch, 0, scratch_blocks}, load)},
+      {"steps", std::move(steps)}};
+}
+
+Json totals_json(const std::vector<plan::Plan>& plans, const tuner::Load& load) {
+  int64_t steps = 0;
+  int64_t messages = 0;
+  int64_t sent = 0;
+  int64_t most_sent = 0;
+  for (const plan::Plan& of_rank : plans) {
+    steps += static_cast<int64_t>(of_rank.steps.size());
+    for (const plan::Stream& stream : of_rank.streams) messages += stream.sends;
+    const int64_t bytes = tuner::sent_bytes(of_rank, load);
+    sent += bytes;
+    most_sent = std::max(most_sent, bytes);
+  }
+  return {{"steps", steps},
+          {"messages", messages},
+          {"sent_bytes", sent},
+          {"most_sent_bytes", most_sent}};
+}
+
+}  // namespace
+
+Result<std::string> describe_plan(const PlanQuery& query) {
+  Question question;
+  CIUIC_RETURN_IF_ERROR(read_operation(query, &question));
+  CIUIC_RETURN_IF_ERROR(read_layout(query, &question));
+  CIUIC_RETURN_IF_ERROR(read_data(query, &question));
+  CIUIC_RETURN_IF_ERROR(read_algorithm(query, &question));
+  const tuner::Call& call = question.call;
+  const tuner::Load load = question.load();
+  std::vector<plan::Plan> plans;
+  for (int rank = 0; rank < question.layout.size(); ++rank) {
+    plans.push_back(
+        make(call.operation, question.choice.algorithm, question.layout, rank, question.root()));
+  }
+  Json json = {
+      {"operation", name_of(call.operation)},
+      {"algorithm", name_of(question.choice.algorithm)},
+      {"chosen", question.chosen},
+      {"layout", question.layout.text()},
+      {"hosts", question.layout.hosts()},
+      {"ranks", question.layout.size()},
+      {"root", plan::has_root(call.operation) ? Json(call.root) : Json(nullptr)},
+      {"bytes", call.count * static_cast<int64_t>(size_of(call.dtype))},
+      {"count", call.count},
+      {"dtype", name_of(call.dtype)},
+      {"op", name_of(call.op)},
+      {"chunk_bytes", question.choice.chunk_bytes},
+      {"predicted_us", tuner::predicted_us(plans, question.layout, load, question.table)},
+      {"plans", Json::array()},
+  };
+  for (int rank = 0; rank < question.layout.size(); ++rank) {
+    if (query.rank >= 0 && query.rank != rank) continue;
+    json["plans"].push_back(rank_json(plans[rank], rank, load));
+  }
+  json["totals"] = totals_json(plans, load);
+  return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+}  // namespace ciuic

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// describe_test.cc: answers to plan queries, and queries that have none.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ciuic/plan.h"
+
+namespace ciuic {
+namespace {
+
+nlohmann::json described(const PlanQuery& query) {
+  const Result<std::string> text = describe_plan(query);
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  if (!text.ok()) return nullptr;
+  return nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+}
+
+TEST(DescribePlanTest, AllReduceOfFiveRanks) {
+  PlanQuery query;
+  query.operation = "all_reduce";
+  query.ranks = 5;
+  query.bytes = 1 << 20;
+  const nlohmann::json json = described(query);
+  EXPECT_EQ(json["algorithm"], "two_shot");
+  EXPECT_EQ(json["chosen"], true);
+  EXPECT_EQ(json["layout"], "5");
+  EXPECT_EQ(json["count"], 1 << 18);
+  EXPECT_EQ(json["root"], nullptr);
+  EXPECT_GT(json["predicted_us"].get<double>(), 0);
+  ASSERT_EQ(json["plans"].size(), 5u);
+  EXPECT_EQ(json["plans"][4]["rank"], 4);
+  EXPECT_EQ(json["plans"][0]["steps"].size(), 10u);
+  EXPECT_EQ(json["plans"][0]["steps"][0]["kind"], "send");
+  EXPECT_EQ(json["plans"][0]["steps"][0]["target"], nullptr);
+  EXPECT_EQ(json["totals"]["steps"], 50);
+  EXPECT_EQ(json["totals"]["messages"], 5 * 8);
+}
+
+TEST(DescribePlanTest, OneRankOfANamedAlgorithm) {
+  PlanQuery query;
+  query.operation = "reduce";
+  query.layout = "3+2";
+  query.bytes = 1003;
+  query.dtype = "bfloat16";
+  query.algorithm = "binomial";
+  query.root = 4;
+  query.rank = 4;
+  const nlohmann::json json = described(query);
+  EXPECT_EQ(json["algorithm"], "binomial");
+  EXPECT_EQ(json["chosen"], false);
+  EXPECT_EQ(json["bytes"], 1002);
+  EXPECT_EQ(json["root"], 4);
+  ASSERT_EQ(json["plans"].size(), 1u);
+  EXPECT_EQ(json["plans"][0]["sent_bytes"], 0);
+  EXPECT_EQ(json["totals"]["sent_bytes"], 4 * 1002);
+}
+
+TEST(DescribePlanTest, BarrierHasNoBytes) {
+  PlanQuery query;
+  query.operation = "barrier";
+  query.ranks = 4;
+  query.layout = "4x1";
+  query.bytes = 4096;
+  const nlohmann::json json = described(query);
+  EXPECT_EQ(json["algorithm"], "dissemination");
+  EXPECT_EQ(json["bytes"], 0);
+  EXPECT_EQ(json["totals"]["sent_bytes"], 0);
+}
+
+TEST(DescribePlanTest, BadQueriesAreRefused) {
+  PlanQuery good;
+  good.operation = "all_reduce";
+  good.ranks = 5;
+  const auto refuse = [&](void (*spoil)(PlanQuery*), const char* message,
+                          StatusCode code = StatusCode::kInvalidArgument) {
+    PlanQuery query = good;
+    spoil(&query);
+    const Result<std::string> text = describe_plan(query);
+    ASSERT_FALSE(text.ok()) << message;
+    EXPECT_EQ(text.status().code(), code);
+    EXPECT_NE(text.status().message().find(message), std::string::npos) << text.status().message();
+  };
+  ASSERT_TRUE(describe_plan(good).ok());
+  refuse([](PlanQuery* query) { query->operation = "all_produce"; }, "there are all_reduce");
+  refuse([](PlanQuery* query) { query->ranks = 0; }, "how many ranks");
+  refuse([](PlanQuery* query) { query->ranks = -1; }, "must be from 1");
+  refuse([](PlanQuery* query) { query->ranks = 100000; }, "must be from 1");
+  refuse([](PlanQuery* query) { query->layout = "3+3"; }, "has 6 ranks, not 5");
+  refuse([](PlanQuery* query) { query->layout = "3x"; }, "not understood");
+  refuse([](PlanQuery* query) { query->bytes = -1; }, "bytes is -1");
+  refuse([](PlanQuery* query) { query->dtype = "float33"; }, "there are float32");
+  refuse([](PlanQuery* query) { query->op = "summ"; }, "there are sum");
+  refuse([](PlanQuery* query) { query->algorithm = "magic"; }, "it has one_shot");
+  refuse([](PlanQuery* query) { query->algorithm = "two_level"; }, "on layout 5");
+  refuse([](PlanQuery* query) { query->algorithm = "dissemination"; }, "has no algorithm");
+  refuse([](PlanQuery* query) { query->rank = 5; }, "rank 5 is outside");
+  refuse(
+      [](PlanQuery* query) {
+        query->operation = "broadcast";
+        query->root = 5;
+      },
+      "root 5 is outside");
+}
+
+}  // namespace
+}  // namespace ciuic
