@@ -42,7 +42,7 @@ Driver::~Driver() {
   {
     Lock lock(mutex_);
     closing_ = true;
-    poller_->ring();
+    wake_watcher();
     parked_.notify_all();
   }
   background_.join();
@@ -82,9 +82,23 @@ size_t Driver::link_bytes(const Group* group) {
   return engine_.link_bytes(group);
 }
 
+// Ends the watcher's sleep.
+void Driver::wake_watcher() {
+  woken_ = true;
+  poller_->ring();
+}
+
+// Collects what the sockets have to say, without sleeping. Where this takes a ring that was meant
+// for the watcher, it rings again.
+bool Driver::look() {
+  const bool any = poller_->poll(0);
+  if (woken_ && watched_) poller_->ring();
+  return any;
+}
+
 // Wakes those whose turn it may be now: for callers whose work has ended, and the next watcher.
 void Driver::leave() {
-  if (callers_ > 0 && watched_) poller_->ring();
+  if (callers_ > 0 && watched_) wake_watcher();
   if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
 }
 
@@ -98,7 +112,7 @@ WorkState* Driver::submit(Group* group, Request request, bool wait_follows) {
   step(now);
   if (wait_follows || work->done()) return work;
   if (watched_) {
-    if (deadline < watched_until_) poller_->ring();
+    if (deadline < watched_until_) wake_watcher();
   } else if (spinners_ == 0) {
     parked_.notify_all();
   }
@@ -110,7 +124,7 @@ bool Driver::step(TimeNs now) {
   const bool moved = engine_.step(now);
   if (callers_ > 0 && engine_.active() < before) {
     parked_.notify_all();
-    if (watched_) poller_->ring();
+    if (watched_) wake_watcher();
   }
   return moved;
 }
@@ -134,7 +148,7 @@ bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
     const bool looks = number % (oversubscribed_ ? kYieldsPerLook : kPassesPerLook) == 0;
     if (looks) {
       now = now_ns();
-      poller_->poll(0);
+      look();
     }
     if (step(now)) {
       idle_since = now;
@@ -172,8 +186,9 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
   set_armed(true);
   // What was written before the peers saw that they have to ring is found by looking once more.
   bool moved = poller_->poll(0);
+  woken_ = false;
   moved |= step(now_ns());
-  if (!moved && !closing_ && !(work != nullptr && work->done())) {
+  if (!moved && !woken_ && !closing_ && !(work != nullptr && work->done())) {
     const int64_t timeout_ms = watched_until_ == kNever ? -1 : left_ms(watched_until_, now_ns());
     lock.unlock();
     poller_->poll(timeout_ms);
@@ -197,7 +212,7 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
         watch(lock, work, deadline);
         continue;
       }
-      if (callers_ == 1) poller_->ring();  // the background thread is there, and makes room
+      if (callers_ == 1) wake_watcher();  // the background thread is there, and makes room
       if (deadline == kNever) {
         parked_.wait(lock);
       } else {
@@ -213,7 +228,7 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
 void Driver::nudge() {
   Lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  poller_->poll(0);
+  look();
   step(now_ns());
 }
 

@@ -75,6 +75,8 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool spin(Lock& lock, WorkState* work, TimeNs deadline);
   void watch(Lock& lock, const WorkState* work, TimeNs until);
   void set_armed(bool armed);
+  void wake_watcher();
+  bool look();
   void leave();
   void run_background();
 
@@ -90,6 +92,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   int spinners_ = 0;
   int callers_ = 0;  // in wait(), no longer spinning
   bool watched_ = false;
+  bool woken_ = false;  // the watcher shall leave its sleep
   bool armed_ = false;
   TimeNs watched_until_ = kNever;
   bool oversubscribed_ = false;

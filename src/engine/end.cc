@@ -63,11 +63,10 @@ void finish(Group& group, Operation& operation) {
   give_back(group, operation);
   group.active[operation.sequence % kMaxActive] = nullptr;
   const bool was_lowest = operation.sequence == group.lowest;
-  const uint32_t first_queued =
-      group.queued.empty() ? group.next_sequence : group.queued.front()->sequence;
   end(group, &operation, Status());
   if (!was_lowest) return;
-  while (group.lowest != first_queued && group.find(group.lowest) == nullptr) ++group.lowest;
+  const uint32_t first = first_queued(group);
+  while (group.lowest != first && group.find(group.lowest) == nullptr) ++group.lowest;
   tell_acked(group);
 }
 

@@ -97,6 +97,7 @@ struct Peer {
 
   int unacked = 0;                    // operations with messages from it, ended since it was told
   uint32_t unacked_last = 0;          // the last of them
+  int early = 0;                      // its messages among Group::early
   std::vector<uint32_t> heard_early;  // operations it has started, and this rank has not
 
   // The payload that the link is reading now.
@@ -132,6 +133,11 @@ class Group {
     return operation != nullptr && operation->sequence == sequence ? operation : nullptr;
   }
 };
+
+// Number of the first operation that has not been started.
+inline uint32_t first_queued(const Group& group) {
+  return group.queued.empty() ? group.next_sequence : group.queued.front()->sequence;
+}
 
 // bind.cc: operations come into being.
 Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now);

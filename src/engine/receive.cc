@@ -144,13 +144,12 @@ static void data_complete(Group& group, int peer, const wire::Header& header, Ch
   if (!may_come(group, peer, header)) return;
   stage(group, peer, &chunk);
   group.early.push_back({peer, header, chunk});
-  const auto ahead = std::count_if(group.early.begin(), group.early.end(),
-                                   [peer](const EarlyChunk& early) { return early.peer == peer; });
-  if (ahead > kEagerOperations) {
+  const bool has_ended = header.sequence - group.lowest < first_queued(group) - group.lowest;
+  if (has_ended || ++group.peers[peer].early > static_cast<int>(kEagerOperations)) {
     fail(group, {StatusCode::kMismatch,
-                 fmt::format("rank {} sent {} messages of operations that rank {} has not started; "
-                             "{} are allowed",
-                             peer, ahead, group.config.rank, kEagerOperations)});
+                 fmt::format("rank {} sent a message of operation {} while rank {} is at {}: {}",
+                             peer, header.sequence, group.config.rank, group.lowest,
+                             has_ended ? "it has ended" : "it may not send so many ahead")});
   }
 }
 
@@ -229,7 +228,12 @@ static void on_credit(Group& group, int peer, const wire::Header& header) {
   Operation* operation = group.find(header.sequence);
   if (operation == nullptr) return;  // everything was sent, and it has ended here
   const int stream = stream_of(*operation->program, peer, header.lane);
-  if (stream >= 0) operation->streams[stream].window += static_cast<int>(header.chunk);
+  if (stream < 0) return;
+  int& window = operation->streams[stream].window;
+  if (header.chunk > static_cast<uint32_t>(group.config.window - window)) {
+    return differs(group, peer, *operation, "it has taken more chunks than were sent");
+  }
+  window += static_cast<int>(header.chunk);
 }
 
 static void on_abort(Group& group, int peer, const transport::Arrival& arrival) {
@@ -302,20 +306,17 @@ void adopt_early(Group& group, Operation& operation) {
     early.erase(found);
     hear(operation, static_cast<int>(peer));
   }
-  // In the order of arrival, which is each stream's order. Taken out first: a mismatch ends the
-  // group, and with it the list.
-  const auto of_operation = [&operation](const EarlyChunk& early) {
-    return early.header.sequence == operation.sequence;
-  };
-  std::vector<EarlyChunk> mine;
-  std::copy_if(group.early.begin(), group.early.end(), std::back_inserter(mine), of_operation);
-  std::erase_if(group.early, of_operation);
-  for (EarlyChunk& early : mine) {
-    if (group.status.ok()) {
-      enqueue(group, early.peer, operation, early.header, early.chunk);
-    } else {
-      release(group, early.peer, &early.chunk);
+  // In the order of arrival, which is each stream's order.
+  for (size_t i = 0; i < group.early.size();) {
+    if (group.early[i].header.sequence != operation.sequence) {
+      ++i;
+      continue;
     }
+    // Taken out first: a message that is not the expected one ends the group, and with it the list.
+    const EarlyChunk taken = group.early[i];
+    group.early.erase(group.early.begin() + static_cast<int64_t>(i));
+    --group.peers[taken.peer].early;
+    if (!enqueue(group, taken.peer, operation, taken.header, taken.chunk)) return;
   }
 }
 
