@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// communicator_test.cc: groups whose ranks are threads: join, operations, close, refusals.
+
+#include "ciuic/communicator.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "bootstrap/memory_store.h"
+
+namespace ciuic {
+namespace {
+
+using Ranks = std::vector<std::unique_ptr<Communicator>>;
+
+std::vector<Status> on_all(int size, const std::function<Status(int)>& fn) {
+  std::vector<Status> statuses(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = fn(rank); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return statuses;
+}
+
+CommunicatorOptions options_of(int rank, int size, std::shared_ptr<Store> store) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.store = std::move(store);
+  options.timeout_ms = 60'000;
+  return options;
+}
+
+Ranks join_all(int size) {
+  auto store = std::make_shared<bootstrap::MemoryStore>();
+  Ranks ranks(static_cast<size_t>(size));
+  for (const Status& status : on_all(size, [&](int rank) {
+         auto made = Communicator::create(options_of(rank, size, store));
+         if (made.ok()) ranks[static_cast<size_t>(rank)] = std::move(*made);
+         return made.status();
+       })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  return ranks;
+}
+
+Status wait(Result<Work> work) { return work.ok() ? work->wait() : work.status(); }
+
+class Group : public testing::TestWithParam<int> {};
+
+TEST_P(Group, ReducesAndGathersAnyCount) {
+  const int size = GetParam();
+  Ranks ranks = join_all(size);
+  for (int64_t count : {0, 1, 3, 1000, 300'000}) {
+    for (const Status& status : on_all(size, [&](int rank) {
+           Communicator& communicator = *ranks[static_cast<size_t>(rank)];
+           std::vector<int32_t> values(static_cast<size_t>(count), rank + 1);
+           MutableBuffer buffer{values.data(), count, DataType::kInt32, {}};
+           Status status_of = wait(communicator.all_reduce(buffer, buffer, ReduceOp::kSum));
+           EXPECT_EQ(values,
+                     std::vector<int32_t>(static_cast<size_t>(count), size * (size + 1) / 2));
+           std::vector<int32_t> all(static_cast<size_t>(count * size));
+           std::fill(values.begin(), values.end(), rank);
+           if (status_of.ok()) {
+             status_of = wait(
+                 communicator.all_gather(buffer, {all.data(), count * size, DataType::kInt32, {}}));
+           }
+           for (int64_t i = 0; i < count * size; ++i) {
+             if (all[static_cast<size_t>(i)] != i / count)
+               return Status(StatusCode::kSystem, "wrong");
+           }
+           return status_of.ok() ? wait(communicator.barrier()) : status_of;
+         })) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
+}
+
+TEST_P(Group, ReducesToAndBroadcastsFromEveryRoot) {
+  const int size = GetParam();
+  Ranks ranks = join_all(size);
+  for (int root = 0; root < size; ++root) {
+    for (const Status& status : on_all(size, [&](int rank) {
+           Communicator& communicator = *ranks[static_cast<size_t>(rank)];
+           std::vector<double> values(777, rank + 1);
+           std::vector<double> result(rank == root ? 777 : 0);
+           const Status reduced = wait(communicator.reduce(
+               {values.data(), 777, DataType::kFloat64, {}},
+               {result.data(), static_cast<int64_t>(result.size()), DataType::kFloat64, {}},
+               ReduceOp::kMax, root));
+           if (!reduced.ok()) return reduced;
+           EXPECT_EQ(values, std::vector<double>(777, rank + 1)) << "the input stays as it was";
+           EXPECT_EQ(result, std::vector<double>(result.size(), size));
+           const Status sent =
+               wait(communicator.broadcast({values.data(), 777, DataType::kFloat64, {}}, root));
+           EXPECT_EQ(values, std::vector<double>(777, root + 1));
+           return sent;
+         })) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
+}
+
+TEST_P(Group, RunsManyOperationsAtOnce) {
+  const int size = GetParam();
+  constexpr int kOperations = 50;
+  Ranks ranks = join_all(size);
+  for (const Status& status : on_all(size, [&](int rank) {
+         std::vector<std::vector<int64_t>> values;
+         std::vector<Work> works;
+         for (int i = 0; i < kOperations; ++i) {
+           values.emplace_back(static_cast<size_t>(i * i * 10), rank + i);
+         }
+         for (auto& each : values) {
+           MutableBuffer buffer{
+               each.data(), static_cast<int64_t>(each.size()), DataType::kInt64, {}};
+           auto work = ranks[static_cast<size_t>(rank)]->all_reduce(buffer, buffer, ReduceOp::kMin);
+           if (!work.ok()) return work.status();
+           works.push_back(*work);
+         }
+         for (auto work = works.rbegin(); work != works.rend(); ++work) {
+           const Status ended = work->wait();
+           if (!ended.ok()) return ended;
+         }
+         for (int i = 0; i < kOperations; ++i) {
+           EXPECT_EQ(values[static_cast<size_t>(i)],
+                     std::vector<int64_t>(static_cast<size_t>(i * i * 10), i));
+         }
+         return Status();
+       })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OfRanks, Group, testing::Values(1, 2, 3, 5));
+
+TEST(Communicator, SaysWhatItIs) {
+  Ranks ranks = join_all(2);
+  EXPECT_EQ(ranks[1]->rank(), 1);
+  EXPECT_EQ(ranks[1]->size(), 2);
+  EXPECT_NE(ranks[0]->describe().find("\"transports\":[\"shm\"]"), std::string::npos)
+      << ranks[0]->describe();
+  EXPECT_GT(ranks[0]->memory_usage().segments, 0u);
+  EXPECT_LE(ranks[0]->memory_usage().segments, 512u * 1024);
+}
+
+TEST(Communicator, AClosedOneTakesNothingAndPeersLearn) {
+  Ranks ranks = join_all(2);
+  EXPECT_TRUE(ranks[1]->close().ok());
+  EXPECT_TRUE(ranks[1]->close().ok());
+  EXPECT_EQ(ranks[1]->barrier().status().code(), StatusCode::kClosed);
+  const Status status = wait(ranks[0]->barrier());
+  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+  EXPECT_NE(status.message().find("rank 1"), std::string::npos) << status.message();
+}
+
+TEST(Communicator, ASilentPeerIsNamedAndTheGroupEnds) {
+  Ranks ranks = join_all(3);
+  OperationOptions quick;
+  quick.timeout_ms = 100;
+  const auto statuses = on_all(3, [&](int rank) {
+    return rank == 2 ? Status() : wait(ranks[static_cast<size_t>(rank)]->barrier(quick));
+  });
+  // Whichever of the two is late first tells the other.
+  for (int rank : {0, 1}) {
+    const Status& status = statuses[static_cast<size_t>(rank)];
+    EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.message();
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(wait(ranks[0]->barrier()).code(), StatusCode::kTimeout);
+}
+
+TEST(Communicator, DifferentCallsAreAMismatchOnBothRanks) {
+  Ranks ranks = join_all(2);
+  const auto statuses = on_all(2, [&](int rank) {
+    std::vector<float> values(16);
+    MutableBuffer buffer{values.data(), rank == 0 ? 16 : 8, DataType::kFloat32, {}};
+    return wait(ranks[static_cast<size_t>(rank)]->all_reduce(buffer, buffer, ReduceOp::kSum));
+  });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kMismatch) << status.message();
+  }
+}
+
+TEST(Communicator, JoinsAgainOnTheSameStore) {
+  auto store = std::make_shared<bootstrap::MemoryStore>();
+  for (int round = 0; round < 3; ++round) {
+    for (const Status& status : on_all(2, [&](int rank) {
+           auto made = Communicator::create(options_of(rank, 2, store));
+           return made.ok() ? wait((*made)->barrier()) : made.status();
+         })) {
+      EXPECT_TRUE(status.ok()) << status.message();
+    }
+  }
+}
+
+TEST(Communicator, RefusesAForkedChild) {
+  Ranks ranks = join_all(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool refused = ranks[0]->barrier().status().code() == StatusCode::kClosed;
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(
+      on_all(2, [&](int rank) { return wait(ranks[static_cast<size_t>(rank)]->barrier()); })[0]
+          .ok());
+}
+
+TEST(Communicator, RefusesWhatCannotBe) {
+  auto store = std::make_shared<bootstrap::MemoryStore>();
+  EXPECT_EQ(Communicator::create(options_of(2, 2, store)).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(Communicator::create(options_of(-1, 2, store)).status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(Communicator::create(options_of(0, 0, store)).status().code(),
+            StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace ciuic
