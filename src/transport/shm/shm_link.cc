@@ -158,7 +158,8 @@ void ShmLink::send(const wire::Header& header, const std::byte* payload, Publica
   ++sent_;
   if (!open_) [[unlikely]] {
     // It closed in good order. Credits and the like are of no use any more; data is missed there.
-    if (header.type == wire::MessageType::kData) fail(StatusCode::kPeerLost, "has closed its communicator");
+    if (header.type == wire::MessageType::kData)
+      fail(StatusCode::kPeerLost, "has closed its communicator");
     return;
   }
   CIUIC_ASSERT(next_send_ - consumed_ <= kLines);
@@ -222,7 +223,7 @@ bool ShmLink::receive(Arrival* arrival) {
   const Line& line = peer_ring_[next_receive_ % kLines];
   const uint64_t flag = line.flag.load(std::memory_order_seq_cst);
   if (static_cast<uint32_t>(flag) != static_cast<uint32_t>(next_receive_)) {
-    return peer_gone_ && goodbye_from_socket(arrival);
+    return peer_gone_ && receive_end(arrival);
   }
   if (closed_ || status_.code() == StatusCode::kMismatch) [[unlikely]]
     return false;
@@ -238,8 +239,10 @@ bool ShmLink::receive(Arrival* arrival) {
   return true;
 }
 
-// The peer's ring was full when it closed: its goodbye came only over the socket.
-bool ShmLink::goodbye_from_socket(Arrival* arrival) {
+// No more lines come. Where the peer's ring was full when it closed, its goodbye came only over the
+// socket.
+bool ShmLink::receive_end(Arrival* arrival) {
+  finish_if_gone();
   if (!goodbye_ || goodbye_received_ || closed_ || !status_.ok()) return false;
   goodbye_received_ = true;
   *arrival = Arrival{};
@@ -282,8 +285,9 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
   if (payload_code == kInSlot) {
     if (reference.slot >= static_cast<uint32_t>(options_.peer_segment.layout().slot_count()) ||
         reference.payload_bytes > slot_bytes(static_cast<int>(reference.slot))) [[unlikely]] {
-      fail(StatusCode::kMismatch, fmt::format("wrote a shared-memory line names slot {} with {} bytes",
-                                              reference.slot, reference.payload_bytes));
+      fail(StatusCode::kMismatch,
+           fmt::format("wrote a shared-memory line names slot {} with {} bytes", reference.slot,
+                       reference.payload_bytes));
       return false;
     }
     header.payload_bytes = reference.payload_bytes;
@@ -292,7 +296,8 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
     return true;
   }
   if (payload_code > kInlineBytes) [[unlikely]] {
-    fail(StatusCode::kMismatch, fmt::format("wrote a shared-memory line of {} bytes", payload_code));
+    fail(StatusCode::kMismatch,
+         fmt::format("wrote a shared-memory line of {} bytes", payload_code));
     return false;
   }
   header.payload_bytes = static_cast<uint32_t>(payload_code);

@@ -64,7 +64,7 @@ class ShmLink final : public Link {
   void ring_if(uint32_t bits);
   void finish_if_gone();
   void end_goodbye();
-  bool goodbye_from_socket(Arrival* arrival);
+  bool receive_end(Arrival* arrival);
   void fail(StatusCode code, const std::string& what);
 
   // Looked at in every pass.

@@ -45,7 +45,10 @@ class TcpAcceptor {
 
   // The link that a proven connection of `rank` goes to, until forget().
   void await(int rank, TcpLink* link) { links_[rank] = link; }
-  void forget(int rank) { links_.erase(rank); }
+  void forget(int rank, const TcpLink* link) {
+    const auto found = links_.find(rank);
+    if (found != links_.end() && found->second == link) links_.erase(found);
+  }
 
   uint64_t strangers() const { return strangers_; }  // turned away: not proven, or not awaited
 

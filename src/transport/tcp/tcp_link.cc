@@ -196,7 +196,7 @@ void TcpLink::release(uint64_t token) {
 void TcpLink::close() {
   if (closed_) return;
   closed_ = true;
-  options_.acceptor->forget(options_.peer);
+  options_.acceptor->forget(options_.peer, this);
   if (getpid() != pid_) {
     // A forked child shares socket and epoll with its parent: it may only let go.
     connector_.forget();

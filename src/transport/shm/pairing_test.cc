@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// pairing_test.cc: ranks as threads, and as processes, find each other over Unix sockets.
+
+#include "transport/shm/pairing.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <thread>
+
+#include "drivers/posix/fd_passing.h"
+#include "transport/test_fabric.h"
+
+namespace ciuic::transport {
+namespace {
+
+using shm::LocalLinks;
+
+struct Rank {
+  std::unique_ptr<posix::Poller> poller = std::move(posix::Poller::create().value());
+  shm::UnixListener listener = std::move(shm::listen_abstract().value());
+  Result<LocalLinks> links = Status(StatusCode::kAborted, "not run");
+};
+
+TimeNs in_ms(int64_t timeout_ms) { return deadline_after(now_ns(), timeout_ms); }
+
+shm::PairingOptions options_of(const std::vector<Rank>& ranks, size_t rank, TimeNs deadline) {
+  shm::PairingOptions options;
+  options.rank = static_cast<int>(rank);
+  options.listener = ranks[rank].listener.fd.get();
+  options.secret = kTestSecret;
+  options.job = "test";
+  options.epoch = 3;
+  options.group = 7;
+  options.deadline = deadline;
+  options.poller = ranks[rank].poller.get();
+  for (size_t peer = 0; peer < ranks.size(); ++peer) {
+    if (peer == rank) continue;
+    options.peers.push_back({static_cast<int>(peer), ranks[peer].listener.name});
+  }
+  return options;
+}
+
+// Runs each rank that is not left out in a thread of its own.
+void pair_all(std::vector<Rank>* ranks, int64_t timeout_ms,
+              const std::function<bool(size_t, shm::PairingOptions*)>& change) {
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < ranks->size(); ++rank) {
+    shm::PairingOptions options = options_of(*ranks, rank, in_ms(timeout_ms));
+    if (!change(rank, &options)) continue;
+    threads.emplace_back(
+        [ranks, rank, options] { (*ranks)[rank].links = shm::connect_local_peers(options); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void expect_linked(std::vector<Rank>* ranks, size_t a, size_t b) {
+  Link* from = (*ranks)[a].links->links[b - (b > a ? 1 : 0)].link.get();
+  Link* to = (*ranks)[b].links->links[a - (a > b ? 1 : 0)].link.get();
+  ASSERT_NE(from, nullptr);
+  ASSERT_NE(to, nullptr);
+  const uint32_t number = static_cast<uint32_t>(100 * a + b);
+  for (const size_t bytes : {size_t{8}, size_t{5000}}) {
+    const std::vector<std::byte> payload = pattern(number, bytes);
+    ASSERT_TRUE(from->can_send(bytes));
+    from->send(data_header(number, bytes), payload.data(), nullptr);
+    Arrival arrival;
+    ASSERT_TRUE(to->receive(&arrival));
+    expect_header(arrival.header, data_header(number, bytes));
+    EXPECT_EQ(std::memcmp(arrival.data, payload.data(), bytes), 0);
+    to->release(arrival.token);
+  }
+}
+
+TEST(Pairing, LinksEveryTwoRanksOfAHost) {
+  for (const size_t size : {size_t{2}, size_t{3}, size_t{8}}) {
+    std::vector<Rank> ranks(size);
+    pair_all(&ranks, 60'000, [](size_t, shm::PairingOptions*) { return true; });
+    for (size_t a = 0; a < size; ++a) {
+      ASSERT_TRUE(ranks[a].links.ok()) << ranks[a].links.status().message();
+      EXPECT_EQ(ranks[a].links->strangers, 0);
+      ASSERT_EQ(ranks[a].links->links.size(), size - 1);
+      for (size_t b = 0; b < size; ++b) {
+        if (a != b) expect_linked(&ranks, a, b);
+      }
+    }
+  }
+}
+
+TEST(Pairing, RanksCalledAtVeryDifferentTimesStillMeet) {
+  std::vector<Rank> ranks(3);
+  shm::PairingOptions late = options_of(ranks, 2, in_ms(60'000));
+  std::thread first(
+      [&] { ranks[0].links = shm::connect_local_peers(options_of(ranks, 0, in_ms(60'000))); });
+  std::thread second(
+      [&] { ranks[1].links = shm::connect_local_peers(options_of(ranks, 1, in_ms(60'000))); });
+  // Begins when both others have connected here and wait for an answer.
+  pollfd waiting{ranks[2].listener.fd.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&waiting, 1, 60'000), 1);
+  ranks[2].links = shm::connect_local_peers(late);
+  first.join();
+  second.join();
+  expect_linked(&ranks, 0, 2);
+  expect_linked(&ranks, 2, 1);
+  expect_linked(&ranks, 1, 0);
+}
+
+TEST(Pairing, NoPeersAreNoWork) {
+  std::vector<Rank> ranks(1);
+  const Result<LocalLinks> links = shm::connect_local_peers(options_of(ranks, 0, in_ms(0)));
+  ASSERT_TRUE(links.ok());
+  EXPECT_EQ(links->segment, nullptr);
+  EXPECT_TRUE(links->links.empty());
+}
+
+TEST(Pairing, APeerThatDoesNotComeIsNamedAndTheOthersAreLinked) {
+  std::vector<Rank> ranks(3);
+  pair_all(&ranks, 3000, [](size_t rank, shm::PairingOptions*) { return rank != 1; });
+  expect_linked(&ranks, 0, 2);
+  for (const size_t rank : {size_t{0}, size_t{2}}) {
+    const shm::LocalLink& missing = ranks[rank].links->links[rank == 0 ? 0 : 1];
+    EXPECT_EQ(missing.rank, 1);
+    EXPECT_EQ(missing.link, nullptr);
+    EXPECT_EQ(missing.reason.code(), StatusCode::kTimeout);
+    EXPECT_NE(missing.reason.message().find("rank 1"), std::string::npos);
+  }
+}
+
+TEST(Pairing, ANameThatNobodyListensToIsReportedAtOnce) {
+  std::vector<Rank> ranks(2);
+  shm::PairingOptions options = options_of(ranks, 0, kNever);
+  options.peers[0].unix_name = "ciuic-test-nobody";
+  const Result<LocalLinks> links = shm::connect_local_peers(options);  // does not wait
+  ASSERT_TRUE(links.ok());
+  EXPECT_EQ(links->links[0].link, nullptr);
+  EXPECT_EQ(links->links[0].reason.code(), StatusCode::kPeerLost);
+  EXPECT_NE(links->links[0].reason.message().find("ECONNREFUSED"), std::string::npos);
+}
+
+TEST(Pairing, AnotherSecretJobOrGroupIsRefused) {
+  const std::vector<std::function<void(shm::PairingOptions*)>> changes = {
+      [](shm::PairingOptions* options) { options->secret = std::string(32, 'x'); },
+      [](shm::PairingOptions* options) { options->job = "another"; },
+      [](shm::PairingOptions* options) { options->group = 8; },
+      [](shm::PairingOptions* options) { options->epoch = 4; },
+  };
+  // All cases at once, since each has a rank that waits in vain.
+  struct Case {
+    const std::function<void(shm::PairingOptions*)>* change;
+    size_t odd;
+    std::vector<Rank> ranks;
+  };
+  std::vector<Case> cases;
+  for (const auto& change : changes) {
+    for (const size_t odd : {size_t{0}, size_t{2}}) {
+      cases.push_back({&change, odd, std::vector<Rank>(3)});
+    }
+  }
+  std::vector<std::thread> threads;
+  for (Case& one : cases) {
+    threads.emplace_back([&one] {
+      pair_all(&one.ranks, 3000, [&](size_t rank, shm::PairingOptions* options) {
+        if (rank == one.odd) (*one.change)(options);
+        return true;
+      });
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (Case& one : cases) {
+    expect_linked(&one.ranks, 1, one.odd == 0 ? 2 : 0);
+    for (const shm::LocalLink& link : one.ranks[one.odd].links->links) {
+      EXPECT_EQ(link.link, nullptr);
+      EXPECT_FALSE(link.reason.ok());
+    }
+    EXPECT_EQ(one.ranks[one.odd].links->segment, nullptr);
+  }
+}
+
+TEST(Pairing, RanksThatDisagreeAboutTheHostsRanksAreToldSo) {
+  std::vector<Rank> ranks(2);
+  pair_all(&ranks, 2000, [&](size_t rank, shm::PairingOptions* options) {
+    if (rank == 0) options->peers.push_back({5, "ciuic-test-nobody"});
+    return true;
+  });
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(ranks[rank].links->links[0].link, nullptr);
+    EXPECT_EQ(ranks[rank].links->links[0].reason.code(), StatusCode::kMismatch)
+        << ranks[rank].links->links[0].reason.message();
+  }
+}
+
+TEST(Pairing, StrangersDoNotDisturb) {
+  std::vector<Rank> ranks(2);
+  std::vector<posix::UniqueFd> strangers;
+  for (int i = 0; i < 200; ++i) {
+    Result<posix::UniqueFd> fd = posix::connect_abstract(ranks[1].listener.name);
+    ASSERT_TRUE(fd.ok());
+    ASSERT_TRUE(fd->valid());
+    const std::string garbage(1000, static_cast<char>(i));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(posix::send_some(fd->get(), garbage.data(), garbage.size()).ok());
+    }
+    strangers.push_back(std::move(*fd));
+  }
+  pair_all(&ranks, 60'000, [](size_t, shm::PairingOptions*) { return true; });
+  expect_linked(&ranks, 0, 1);
+  EXPECT_GE(ranks[1].links->strangers, 100);
+}
+
+// Real processes: the second dies without a word.
+TEST(Pairing, TheDeathOfAProcessIsSeenAtOnce) {
+  std::vector<Rank> ranks(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    ranks[0].listener.fd.reset();
+    Result<LocalLinks> links = shm::connect_local_peers(options_of(ranks, 1, in_ms(60'000)));
+    if (!links.ok() || links->links[0].link == nullptr) _exit(1);
+    const std::vector<std::byte> payload = pattern(1, 3000);
+    links->links[0].link->send(data_header(1, 3000), payload.data(), nullptr);
+    raise(SIGKILL);
+  }
+  ranks[1].listener.fd.reset();
+  Result<LocalLinks> links = shm::connect_local_peers(options_of(ranks, 0, in_ms(60'000)));
+  ASSERT_TRUE(links.ok());
+  Link* link = links->links[0].link.get();
+  ASSERT_NE(link, nullptr) << links->links[0].reason.message();
+  Checker checker(link);
+  ASSERT_TRUE(pump_until(
+      [&] {
+        ranks[0].poller->poll(1000);
+        link->progress();
+        while (checker.take()) {
+        }
+      },
+      [&] { return !link->status().ok(); }));
+  EXPECT_EQ(checker.received(), 1u);
+  EXPECT_EQ(link->status().code(), StatusCode::kPeerLost);
+  EXPECT_NE(link->status().message().find("rank 1"), std::string::npos);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+}  // namespace
+}  // namespace ciuic::transport

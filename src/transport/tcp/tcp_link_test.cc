@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+// tcp_link_test.cc: connecting, strangers, and peers that break off or send nonsense.
+
+#include "transport/tcp/tcp_link.h"
+
+#include <sys/wait.h>
+
+#include <random>
+
+#include "transport/test_fabric.h"
+
+namespace ciuic::transport {
+namespace {
+
+using tcp::TcpAcceptor;
+using tcp::TcpLink;
+using tcp::TcpLinkOptions;
+
+// Rank 0 with a link to rank 1, whose end of the connection the test plays itself.
+class TcpLinkTest : public testing::Test {
+ protected:
+  TcpLinkTest() {
+    tcp::TcpAcceptorOptions options;
+    options.listeners.push_back(std::move(posix::listen_at({"127.0.0.1", 0}).value()));
+    address_ = posix::local_address(options.listeners[0].get()).value();
+    options.secret = kTestSecret;
+    options.identity = test_identity();
+    options.identity.to = 0;
+    options.poller = poller_.get();
+    acceptor_ = std::move(TcpAcceptor::create(std::move(options)).value());
+  }
+
+  void make_link(std::vector<posix::Address> addresses, int64_t connect_timeout_ms = 60'000,
+                 std::string secret = kTestSecret) {
+    TcpLinkOptions options;
+    options.peer = 1;
+    options.peer_name = "rank 1 (host-b)";
+    options.addresses = std::move(addresses);
+    options.secret = std::move(secret);
+    options.identity = test_identity();
+    options.identity.from = 0;
+    options.acceptor = acceptor_;
+    options.poller = poller_.get();
+    options.connect_timeout_ms = connect_timeout_ms;
+    link_ = std::make_unique<TcpLink>(std::move(options));
+  }
+
+  void step() {
+    poller_->poll(0);
+    acceptor_->progress();
+    link_->progress();
+  }
+  bool pump(const std::function<bool()>& done) {
+    return pump_until([this] { step(); }, done);
+  }
+
+  // Connects to rank 0 as `rank` and proves the secret.
+  posix::UniqueFd connect_as(int rank, const std::string& secret = kTestSecret) {
+    posix::UniqueFd fd = std::move(posix::connect_to(address_, kNever).value());
+    security::Identity identity = test_identity();
+    identity.purpose = kTcpLinkPurpose;
+    identity.from = rank;
+    identity.to = 0;
+    HandshakeIo handshake(security::Handshake::connecting(secret, identity));
+    EXPECT_TRUE(pump([&] {
+      const Result<bool> done = handshake.progress(fd.get());
+      return !done.ok() || *done;
+    }));
+    return fd;
+  }
+
+  // The other end of the link, connected.
+  posix::UniqueFd connected_peer() {
+    make_link({});
+    posix::UniqueFd fd = connect_as(1);
+    char kept = 0;
+    EXPECT_TRUE(pump([&] { return *posix::receive_some(fd.get(), &kept, 1) == 1; }));
+    EXPECT_EQ(kept, tcp::kKeptByte);
+    EXPECT_TRUE(link_->can_send(0));
+    return fd;
+  }
+
+  static void put(const posix::UniqueFd& fd, const void* data, size_t bytes) {
+    ASSERT_TRUE(posix::send_all(fd.get(), data, bytes, kNever).ok());
+  }
+  static std::array<std::byte, wire::kHeaderBytes> bytes_of(const wire::Header& header) {
+    std::array<std::byte, wire::kHeaderBytes> bytes;
+    wire::encode(header, bytes);
+    return bytes;
+  }
+  static void put_message(const posix::UniqueFd& fd, uint32_t number, size_t payload_bytes) {
+    put(fd, bytes_of(data_header(number, payload_bytes)).data(), wire::kHeaderBytes);
+    const std::vector<std::byte> payload = pattern(number, payload_bytes);
+    put(fd, payload.data(), payload.size());
+  }
+
+  void expect_status(StatusCode code, const std::vector<std::string>& words) {
+    EXPECT_EQ(link_->status().code(), code) << link_->status().message();
+    for (const std::string& word : words) {
+      EXPECT_NE(link_->status().message().find(word), std::string::npos)
+          << word << " is not in: " << link_->status().message();
+    }
+    EXPECT_FALSE(link_->can_send(0));
+  }
+
+  std::unique_ptr<posix::Poller> poller_ = std::move(posix::Poller::create().value());
+  posix::Address address_;
+  std::shared_ptr<TcpAcceptor> acceptor_;
+  std::unique_ptr<TcpLink> link_;
+};
+
+// An address of this host at which nobody listens; the socket keeps it from being given to others.
+std::pair<posix::UniqueFd, posix::Address> address_of_nobody() {
+  posix::UniqueFd fd = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  const posix::Address address = posix::local_address(fd.get()).value();
+  shutdown(fd.get(), SHUT_RDWR);  // no longer listens, still bound
+  return {std::move(fd), address};
+}
+
+TEST_F(TcpLinkTest, DoesNotConnectBeforeItIsNeeded) {
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  make_link({posix::local_address(listener.get()).value()});
+  for (int i = 0; i < 100; ++i) step();
+  EXPECT_FALSE(posix::accept_from(listener.get())->valid());
+  const size_t before = link_->buffer_bytes();
+  EXPECT_LT(before, 8192u);
+  EXPECT_FALSE(link_->can_send(0));
+  posix::UniqueFd fd;
+  ASSERT_TRUE(pump([&] { return (fd = std::move(*posix::accept_from(listener.get()))).valid(); }));
+}
+
+TEST_F(TcpLinkTest, ReadsWhatComesInPiecesOfEverySize) {
+  const posix::UniqueFd fd = connected_peer();
+  std::vector<std::byte> stream;
+  const std::vector<size_t> sizes = {0, 5, 4095, 4096, 10'000, 1, 0, 100, 70'000, 4000, 4097};
+  for (uint32_t number = 1; number <= sizes.size(); ++number) {
+    const auto header = bytes_of(data_header(number, sizes[number - 1]));
+    const auto payload = pattern(number, sizes[number - 1]);
+    stream.insert(stream.end(), header.begin(), header.end());
+    stream.insert(stream.end(), payload.begin(), payload.end());
+  }
+  std::mt19937 random(4);
+  Checker checker(link_.get());
+  size_t put_bytes = 0;
+  ASSERT_TRUE(pump([&] {
+    if (put_bytes < stream.size()) {
+      const size_t piece = std::min<size_t>(stream.size() - put_bytes, 1 + random() % 400);
+      put(fd, stream.data() + put_bytes, piece);
+      put_bytes += piece;
+    }
+    while (checker.take()) checker.release_all();
+    return checker.received() == sizes.size();
+  }));
+}
+
+TEST_F(TcpLinkTest, PlacesALargePayloadWhereItShallLie) {
+  const posix::UniqueFd fd = connected_peer();
+  const size_t bytes = 200'000;
+  put_message(fd, 1, bytes);
+  put_message(fd, 2, 8);
+  Arrival arrival;
+  ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
+  EXPECT_EQ(arrival.data, nullptr);
+  expect_header(arrival.header, data_header(1, bytes));
+  // Nothing else comes before it is placed.
+  for (int i = 0; i < 10; ++i) {
+    step();
+    Arrival other;
+    EXPECT_FALSE(link_->receive(&other));
+  }
+  std::vector<std::byte> destination(bytes);
+  link_->place(destination.data());
+  ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
+  EXPECT_EQ(arrival.data, destination.data());
+  expect_header(arrival.header, data_header(1, bytes));
+  EXPECT_EQ(destination, pattern(1, bytes));
+  link_->release(arrival.token);  // nothing to release, and no harm
+  ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
+  expect_header(arrival.header, data_header(2, 8));
+}
+
+TEST_F(TcpLinkTest, AnEndWithoutGoodbyeIsALostPeer) {
+  posix::UniqueFd fd = connected_peer();
+  put_message(fd, 1, 100);
+  put_message(fd, 2, 0);
+  fd.reset();
+  // What had come is received first.
+  Checker checker(link_.get());
+  ASSERT_TRUE(pump([&] { return checker.take(); }));
+  EXPECT_TRUE(link_->status().ok());
+  ASSERT_TRUE(pump([&] { return checker.take(); }));
+  checker.release_all();
+  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "closed the connection"});
+}
+
+TEST_F(TcpLinkTest, AnEndInTheMiddleOfAMessageIsALostPeer) {
+  for (const size_t sent : {size_t{10}, size_t{48}, size_t{49}, size_t{5000}}) {
+    for (const size_t payload_bytes : {size_t{3000}, size_t{9000}}) {
+      posix::UniqueFd fd = connected_peer();
+      std::vector<std::byte> message(wire::kHeaderBytes + payload_bytes);
+      const auto header = bytes_of(data_header(1, payload_bytes));
+      std::copy(header.begin(), header.end(), message.begin());
+      put(fd, message.data(), std::min(sent, message.size() - 1));
+      fd.reset();
+      std::vector<std::byte> destination(payload_bytes);
+      ASSERT_TRUE(pump([&] {
+        Arrival arrival;
+        if (link_->receive(&arrival)) {
+          EXPECT_EQ(arrival.data, nullptr);  // announced at most, never complete
+          link_->place(destination.data());
+        }
+        return !link_->status().ok();
+      }));
+      expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "middle of a message"});
+    }
+  }
+}
+
+TEST_F(TcpLinkTest, AResetWhileSendingIsALostPeerAndFreesThePayloads) {
+  posix::UniqueFd fd = connected_peer();
+  put_message(fd, 1, 100);  // unread at the peer's end: closing that resets the connection
+  const std::vector<std::byte> payload(1 << 20);
+  uint64_t calls = 0;
+  while (link_->can_send(payload.size())) {
+    link_->send(data_header(1, payload.size()), payload.data(), nullptr);
+    ++calls;
+  }
+  EXPECT_LT(link_->sent(), calls);
+  fd.reset();
+  Checker checker(link_.get());
+  ASSERT_TRUE(pump([&] {
+    while (checker.take()) checker.release_all();
+    return !link_->status().ok();
+  }));
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)"});
+  EXPECT_EQ(link_->sent(), calls);
+}
+
+TEST_F(TcpLinkTest, AGoodbyeBehindUnsentDataIsTold) {
+  posix::UniqueFd fd = connected_peer();
+  const std::vector<std::byte> payload(1 << 20);
+  while (link_->can_send(payload.size())) {
+    link_->send(data_header(1, payload.size()), payload.data(), nullptr);
+  }
+  wire::Header goodbye;
+  goodbye.type = wire::MessageType::kGoodbye;
+  put(fd, bytes_of(goodbye).data(), wire::kHeaderBytes);
+  shutdown(fd.get(), SHUT_WR);
+  Arrival arrival;
+  ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
+  EXPECT_EQ(arrival.header.type, wire::MessageType::kGoodbye);
+  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "has closed its communicator"});
+}
+
+TEST_F(TcpLinkTest, GarbageEndsTheLink) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 20; ++round) {
+    const posix::UniqueFd fd = connected_peer();
+    put_message(fd, 1, 100);
+    std::vector<std::byte> garbage(200);
+    for (std::byte& byte : garbage) byte = static_cast<std::byte>(random());
+    put(fd, garbage.data(), garbage.size());
+    Checker checker(link_.get());
+    ASSERT_TRUE(pump([&] {
+      while (checker.take()) {
+      }
+      return !link_->status().ok();
+    }));
+    EXPECT_EQ(checker.received(), 1u);
+    checker.release_all();
+    expect_status(StatusCode::kMismatch, {"rank 1 (host-b)"});
+  }
+}
+
+TEST_F(TcpLinkTest, AnotherWireVersionIsNamed) {
+  const posix::UniqueFd fd = connected_peer();
+  auto bytes = bytes_of(data_header(1, 0));
+  bytes[4] = std::byte{9};
+  put(fd, bytes.data(), bytes.size());
+  ASSERT_TRUE(pump([&] {
+    Arrival arrival;
+    link_->receive(&arrival);
+    return !link_->status().ok();
+  }));
+  expect_status(StatusCode::kMismatch, {"rank 1 (host-b)", "version 9"});
+}
+
+TEST_F(TcpLinkTest, NobodyAtAnyAddressIsALostPeerThatNamesThemAll) {
+  const auto first = address_of_nobody();
+  const auto second = address_of_nobody();
+  make_link({first.second, second.second});
+  EXPECT_FALSE(link_->can_send(0));
+  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kPeerLost,
+                {"rank 1 (host-b)", first.second.format(), second.second.format(), "ECONNREFUSED"});
+}
+
+TEST_F(TcpLinkTest, ALinkWhosePeerDoesNotAnswerTimesOut) {
+  // The kernel takes the connection; no acceptor ever says a word.
+  posix::UniqueFd silent = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  const posix::Address address = posix::local_address(silent.get()).value();
+  make_link({address}, 50);
+  EXPECT_FALSE(link_->can_send(0));
+  // Sleeps as the driver does: the link itself sees to it that the poller wakes.
+  ASSERT_TRUE(pump_until(
+      [&] {
+        poller_->poll(60'000);
+        link_->progress();
+      },
+      [&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kTimeout, {"rank 1 (host-b)", address.format()});
+}
+
+TEST_F(TcpLinkTest, AServiceThatIsNotOursIsPassedOver) {
+  posix::UniqueFd other = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  make_link({posix::local_address(other.get()).value()});
+  EXPECT_FALSE(link_->can_send(0));
+  posix::UniqueFd fd;
+  ASSERT_TRUE(pump([&] { return (fd = std::move(*posix::accept_from(other.get()))).valid(); }));
+  const std::string greeting(4096, 'A');
+  put(fd, greeting.data(), greeting.size());
+  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "handshake"});
+}
+
+// Two ranks, each with its acceptor, and what a test changes about rank 0's way to rank 1.
+TEST(TcpConnecting, AnotherSecretIsRefusedByName) {
+  TcpFabric fabric(2);
+  TcpFabric honest(2);
+  TcpLinkOptions options;
+  options.peer = 1;
+  options.peer_name = "rank 1 (host-b)";
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  options.addresses = {posix::local_address(listener.get()).value()};
+  options.secret = std::string(32, 'x');
+  options.identity = test_identity();
+  options.identity.from = 0;
+  auto poller = std::move(posix::Poller::create().value());
+  tcp::TcpAcceptorOptions mine;
+  mine.poller = poller.get();
+  options.acceptor = TcpAcceptor::create(std::move(mine)).value();
+  options.poller = poller.get();
+  tcp::TcpAcceptorOptions theirs;
+  theirs.listeners.push_back(std::move(listener));
+  theirs.secret = kTestSecret;
+  theirs.identity = test_identity();
+  theirs.identity.to = 1;
+  theirs.poller = poller.get();
+  const auto acceptor = TcpAcceptor::create(std::move(theirs)).value();
+  TcpLink link(std::move(options));
+  EXPECT_FALSE(link.can_send(0));
+  ASSERT_TRUE(pump_until(
+      [&] {
+        poller->poll(0);
+        link.progress();
+        acceptor->progress();
+      },
+      [&] { return !link.status().ok() && acceptor->strangers() == 1; }));
+  EXPECT_EQ(link.status().code(), StatusCode::kPermission) << link.status().message();
+  EXPECT_NE(link.status().message().find("rank 1 (host-b)"), std::string::npos);
+}
+
+TEST_F(TcpLinkTest, TheNextAddressIsTriedWhenOneRefuses) {
+  const auto nobody = address_of_nobody();
+  TcpFabric fabric(1);
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  const posix::Address good = posix::local_address(listener.get()).value();
+  tcp::TcpAcceptorOptions theirs;
+  theirs.listeners.push_back(std::move(listener));
+  theirs.secret = kTestSecret;
+  theirs.identity = test_identity();
+  theirs.identity.to = 1;
+  theirs.poller = poller_.get();
+  const auto acceptor = TcpAcceptor::create(std::move(theirs)).value();
+  TcpLinkOptions options;
+  options.peer = 0;
+  options.peer_name = "rank 0";
+  options.secret = kTestSecret;
+  options.identity = test_identity();
+  options.identity.from = 1;
+  options.acceptor = acceptor;
+  options.poller = poller_.get();
+  TcpLink back(std::move(options));
+
+  make_link({nobody.second, good});
+  ASSERT_TRUE(pump([&] {
+    back.progress();
+    return link_->can_send(0);
+  }));
+  Feeder feeder(link_.get());
+  Checker checker(&back);
+  ASSERT_TRUE(feeder.send(100));
+  ASSERT_TRUE(pump([&] { return back.progress(), checker.take(); }));
+  checker.release_all();
+}
+
+TEST(TcpConnecting, BothMayBeginAtOnce) {
+  for (int round = 0; round < 50; ++round) {
+    TcpFabric fabric(2);
+    Feeder feeders[] = {Feeder(&fabric.link(0, 1)), Feeder(&fabric.link(1, 0))};
+    Checker checkers[] = {Checker(&fabric.link(1, 0)), Checker(&fabric.link(0, 1))};
+    std::mt19937 random(static_cast<uint32_t>(round));
+    ASSERT_TRUE(pump_until(
+        [&] {
+          fabric.step(static_cast<int>(random() % 2));
+          for (int way = 0; way < 2; ++way) {
+            if (feeders[way].number() < 20) feeders[way].send(random() % 6000);
+            feeders[way].spoil();
+            while (checkers[way].take()) checkers[way].release_all();
+          }
+        },
+        [&] { return checkers[0].received() == 20 && checkers[1].received() == 20; }))
+        << "round " << round << ": " << fabric.link(0, 1).status().message() << " / "
+        << fabric.link(1, 0).status().message();
+  }
+}
+
+TEST_F(TcpLinkTest, StrangersAreCountedAndDoNotDisturb) {
+  make_link({});
+  std::vector<posix::UniqueFd> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(std::move(posix::connect_to(address_, kNever).value()));
+    const std::string garbage(500, static_cast<char>(i));
+    if (i % 2 == 0) put(strangers.back(), garbage.data(), garbage.size());
+    step();
+  }
+  const posix::UniqueFd wrong = connect_as(1, std::string(32, 'x'));
+  const posix::UniqueFd unknown = connect_as(5);
+  posix::UniqueFd peer = connect_as(1);
+  ASSERT_TRUE(pump([&] { return link_->can_send(0); }));
+  ASSERT_TRUE(pump([&] { return acceptor_->strangers() >= 52; }));
+  // A second connection of the same rank is turned away; the first one stays.
+  const uint64_t before = acceptor_->strangers();
+  const posix::UniqueFd again = connect_as(1);
+  ASSERT_TRUE(pump([&] { return acceptor_->strangers() > before; }));
+  char kept = 0;
+  ASSERT_EQ(*posix::receive_some(peer.get(), &kept, 1), 1u);
+  put_message(peer, 1, 100);
+  Checker checker(link_.get());
+  ASSERT_TRUE(pump([&] { return checker.take(); }));
+  checker.release_all();
+}
+
+TEST(TcpConnecting, AForkedChildLetsGoInSilence) {
+  TcpFabric* fabric = new TcpFabric(2);
+  Feeder feeder(&fabric->link(0, 1));
+  Checker checker(&fabric->link(1, 0));
+  const auto receive_one = [&] {
+    return pump_until([&] { fabric->step(); }, [&] { return checker.take(); });
+  };
+  ASSERT_TRUE(pump_until([&] { fabric->step(); }, [&] { return feeder.send(100); }));
+  ASSERT_TRUE(receive_one());
+  const pid_t child = fork();
+  if (child == 0) {
+    delete fabric;
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_TRUE(feeder.send(5000));
+  ASSERT_TRUE(receive_one());
+  checker.release_all();
+  EXPECT_TRUE(fabric->link(1, 0).status().ok());
+  delete fabric;
+}
+
+}  // namespace
+}  // namespace ciuic::transport
