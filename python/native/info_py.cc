@@ -2,10 +2,13 @@
 // info_py.cc: the library, its settings and this machine, as `ciuic info` prints them. The core is
 // the only reader of the CIUIC_ variables; Python gets from here what it needs of them.
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include "base/config.h"
+#include "base/size_text.h"
 #include "ciuic/version.h"
 #include "kernels/reduce.h"
 #include "module.h"
@@ -64,6 +67,8 @@ void bind_info(nb::module_& module) {
   module.def("abi", [] { return ciuic::abi(); });
   module.def("config", &config, "The settings that Python needs itself.");
   module.def("settings_json", [] { return config_or_raise().to_json(); });
+  module.def("parse_size", &parse_size, nb::arg("text"), "Bytes of 64M, 1K, 100; None else.");
+  module.def("format_size", &format_size, nb::arg("bytes"));
   module.def("host", &host);
   module.def("interfaces", &interfaces);
   module.def("simd_target", [] { return kernels::simd_target(); });

@@ -136,3 +136,38 @@ def test_import_is_quick_and_brings_nothing_in() -> None:
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=60
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_plan() -> None:
+    words = ["plan", "all_reduce", "-n", "5", "--bytes", "1M"]
+    result = runner.invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert "all_reduce, 5 ranks on 1 host" in result.stdout
+    assert "predicted" in result.stdout
+    result = runner.invoke(app, [*words, "--json"])
+    described = json.loads(result.stdout)
+    assert described["ranks"] == 5
+    assert len(described["plans"]) == 5
+    for layout, hosts in (("3+2", 2), ("4x2", 4)):
+        result = runner.invoke(app, ["plan", "all_reduce", "--layout", layout, "--json"])
+        assert json.loads(result.stdout)["hosts"] == hosts
+    result = runner.invoke(app, [*words, "--algorithm", "ring", "--json"])
+    assert json.loads(result.stdout)["algorithm"] == "ring"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["all_reduce"],
+        ["no_such_operation", "-n", "2"],
+        ["all_reduce", "-n", "2", "--bytes", "much"],
+        ["all_reduce", "-n", "2", "--layout", "x+y"],
+        ["all_reduce", "-n", "3", "--layout", "1+1"],
+        ["all_reduce", "-n", "2", "--algorithm", "magic"],
+        ["broadcast", "-n", "2", "--root", "2"],
+    ],
+)
+def test_plan_refuses(words: list[str]) -> None:
+    result = runner.invoke(app, ["plan", *words])
+    assert result.exit_code == 2
+    assert "ciuic plan: " in result.stderr

@@ -57,8 +57,8 @@ def test_reports_are_held_and_released_in_the_order_asked() -> None:
     clock.now = 1
     output.feed(1, "stderr", REPORT)
     assert err.getvalue() == b"[0] before\n"
-    assert output.began(0) == 0
-    assert output.began(1) == 1
+    reports = [output.report(rank) for rank in range(2)]
+    assert [report.began for report in reports if report is not None] == [0, 1]
     output.release(1)
     assert err.getvalue().startswith(b"[0] before\n[1] Traceback")
     output.release_all()
@@ -74,3 +74,11 @@ def test_a_report_of_a_rank_that_goes_on_is_not_held_for_long() -> None:
     clock.now = 10
     output.release_quiet()
     assert b"[0] ValueError: x\n" in err.getvalue()
+
+
+def test_victims_are_told_from_culprits() -> None:
+    output, _, _, _ = make()
+    output.feed(0, "stderr", REPORT)
+    output.feed(1, "stderr", REPORT + b"ciuic.errors.PeerLostError: rank 0\n")
+    reports = [output.report(rank) for rank in range(2)]
+    assert [report.tells_of_a_victim() for report in reports if report is not None] == [False, True]

@@ -58,6 +58,7 @@ class _Rank:
         self.number = number
         self.process = process
         self.exit_code: int | None = None
+        self.ended_at = 0.0
 
     @property
     def pid(self) -> int:
@@ -70,6 +71,7 @@ class _Rank:
         ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return False
+        self.ended_at = time.monotonic()
         by_itself = ended.si_code == os.CLD_EXITED
         self.exit_code = ended.si_status if by_itself else 128 + ended.si_status
         return True
@@ -89,7 +91,6 @@ class _Launch:
         self._ended_first: _Rank | None = None  # of those that failed
         self._failed: _Rank | None = None  # the one that is to blame
         self._signal: int | None = None  # that came to us
-        self._term_at: float | None = None
         self._kill_at: float | None = None
 
     def run(self) -> int:
@@ -181,45 +182,43 @@ class _Launch:
                 if rank.exit_code != 0 and self._ended_first is None:
                     self._ended_first = rank
         now = time.monotonic()
-        if self._ended_first is not None and self._failed is None and self._settled(now):
-            self._blame()
-        if self._term_at is not None and now >= self._term_at:
-            self._term_at = None
-            self._kill_at = now + GRACE_S
-            self._signal_ranks(signal.SIGTERM)
+        if self._ended_first is not None and self._failed is None:
+            failed = self._judge(now)
+            if failed is not None:
+                self._blame(failed)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
             self._signal_ranks(signal.SIGKILL)
         if self._ended_first is None and self._signal is None:
             self._output.release_quiet()
 
-    def _suspect(self) -> _Rank | None:
-        """The rank whose error report began first, if that is not the one that ended first."""
-        first = self._ended_first
-        assert first is not None and first.exit_code is not None
-        if first.exit_code > 128:
-            return None  # ended by a signal: nobody else's error brought that about
-        began = {r.number: self._output.began(r.number) for r in self._ranks}
-        times = {number: at for number, at in began.items() if at is not None}
-        if not times:
-            return None
-        earliest = min(times, key=lambda number: times[number])
-        return self._ranks[earliest] if earliest != first.number else None
+    def _judge(self, now: float) -> _Rank | None:
+        """Which rank failed first; None: to be seen, when others have ended that are about to.
 
-    def _settled(self, now: float) -> bool:
-        if self._term_at is None and self._kill_at is None:
-            self._term_at = now
-            suspect = self._suspect()
-            if suspect is not None and suspect.exit_code is None:
-                self._term_at = now + _SETTLE_S
-        suspect = self._suspect()
-        return suspect is None or suspect.exit_code is not None or self._term_at is None
+        It is not always the one that ended first. A rank that raised an error tells its peers when
+        it closes; they may end before it does. So one whose report began earlier is waited for, and
+        a rank that reports the loss of a peer is not to blame while another one may be.
+        """
+        assert self._ended_first is not None
+        settled = now >= self._ended_first.ended_at + _SETTLE_S
+        since: dict[int, float] = {}  # of those that are no victims
+        for rank in self._ranks:
+            report = self._output.report(rank.number)
+            if report is not None and not report.tells_of_a_victim():
+                since[rank.number] = report.began
+            elif report is None and rank.exit_code:
+                since[rank.number] = rank.ended_at
+        in_order = [self._ranks[number] for number in sorted(since, key=lambda n: since[n])]
+        failed = [rank for rank in in_order if rank.exit_code]
+        if failed and (settled or failed[0] is in_order[0] or in_order[0].exit_code == 0):
+            return failed[0]
+        if settled or not self._busy():
+            return failed[0] if failed else self._ended_first
+        return None
 
-    def _blame(self) -> None:
-        suspect = self._suspect()
-        first = self._ended_first
-        failed = suspect if suspect is not None and suspect.exit_code else first
-        assert failed is not None and failed.exit_code is not None
+    def _blame(self, failed: _Rank) -> None:
+        """Its report comes first; then the others are ended."""
+        assert failed.exit_code is not None
         self._failed = failed
         self._output.release(failed.number)
         if self._signal is not None:
@@ -233,7 +232,8 @@ class _Launch:
         self._output.say(
             f"rank {failed.number} (process {failed.pid}) failed with {how} {when}{rest}"
         )
-        self._term_at = time.monotonic() if self._term_at is not None else None
+        self._kill_at = time.monotonic() + GRACE_S
+        self._signal_ranks(signal.SIGTERM)
 
     def _signal_ranks(self, number: int) -> None:
         for rank in self._ranks:
@@ -284,7 +284,7 @@ class _Launch:
                     pipe.close()
             rank.process.wait()
         if self._ended_first is not None and self._failed is None:
-            self._blame()
+            self._blame(self._judge(time.monotonic()) or self._ended_first)
 
     def _exit_code(self) -> int:
         if self._signal is not None:

@@ -16,6 +16,9 @@ from typing import BinaryIO
 
 _REPORT_STARTS = (b"Traceback (most recent call last):", b"terminate called", b"Fatal Python error")
 
+# What a rank says that only lost its peers.
+_OF_VICTIMS = (b"PeerLostError", b"AbortedError", b"Connection closed by peer", b"Connection reset")
+
 _LONGEST_LINE = 1 << 16
 _HOLD_S = 2.0  # a report of a rank that lives on goes out when it was quiet for so long
 
@@ -45,6 +48,10 @@ class Report:
         self.began = now
         self.last = now
         self.lines: list[bytes] = []
+
+    def tells_of_a_victim(self) -> bool:
+        """Whether another rank's failure is what it reports."""
+        return any(word in line for line in self.lines[-8:] for word in _OF_VICTIMS)
 
 
 class Output:
@@ -80,10 +87,9 @@ class Output:
             self._take(rank, stream, line)
         self._files[stream].flush()
 
-    def began(self, rank: int) -> float | None:
-        """When the report that is held of ``rank`` began."""
-        report = self._reports.get(rank)
-        return report.began if report is not None else None
+    def report(self, rank: int) -> Report | None:
+        """What is held of ``rank``."""
+        return self._reports.get(rank)
 
     def release(self, rank: int) -> None:
         """Writes what is held of ``rank``."""
