@@ -11,8 +11,8 @@ namespace ciuic {
 
 }  // namespace ciuic
 
-#define CIUIC_ASSERT(condition)                                                    \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::ciuic::assertion_failed(#condition, __FILE__, __LINE__);                   \
+#define CIUIC_ASSERT(condition)                                  \
+  do {                                                           \
+    if (!(condition)) [[unlikely]]                               \
+      ::ciuic::assertion_failed(#condition, __FILE__, __LINE__); \
   } while (false)
