@@ -58,22 +58,50 @@ HWY_INLINE V extreme(V a, V b) {
 // hn::NaN() has all bits of the mantissa set, and so is not the canonical one.
 template <class D, class V>
 HWY_INLINE V canonical(D d, V v) {
-  const V nan = hn::Set(d, std::numeric_limits<hn::TFromD<D> >::quiet_NaN());
+  const V nan = hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN());
   return hn::IfThenElse(hn::IsNaN(v), nan, v);
 }
 
+// Of a full vector, or of a single element. Nothing is aligned: a single one goes by memcpy, since
+// the intrinsics for it read and write through a T*.
+template <class D>
+constexpr bool is_single() {
+  return std::is_same_v<D, hn::CappedTag<hn::TFromD<D>, 1>>;
+}
+
+template <class D>
+HWY_INLINE hn::Vec<D> load_vector(D d, const std::byte* p) {
+  using T = hn::TFromD<D>;
+  if constexpr (is_single<D>()) {
+    T element;
+    std::memcpy(&element, p, sizeof element);
+    return hn::Set(d, element);
+  } else {
+    return hn::LoadU(d, reinterpret_cast<const T*>(p));
+  }
+}
+
+template <class D>
+HWY_INLINE void store_vector(hn::Vec<D> v, D d, std::byte* p) {
+  using T = hn::TFromD<D>;
+  if constexpr (is_single<D>()) {
+    const T element = hn::GetLane(v);
+    std::memcpy(p, &element, sizeof element);
+  } else {
+    hn::StoreU(v, d, reinterpret_cast<T*>(p));
+  }
+}
+
 // float32 and float64.
-template <typename T, class D = hn::ScalableTag<T> >
+template <typename T, class D = hn::ScalableTag<T>>
 struct Wide {
   using Vec = hn::Vec<D>;
-  using Single = Wide<T, hn::CappedTag<T, 1> >;
+  using Single = Wide<T, hn::CappedTag<T, 1>>;
   static constexpr size_t kElementBytes = sizeof(T);
 
   static size_t lanes() { return hn::Lanes(D()); }
-  static Vec load(const std::byte* p) { return hn::LoadU(D(), reinterpret_cast<const T*>(p)); }
-  static void store(Vec v, std::byte* p) {
-    hn::StoreU(canonical(D(), v), D(), reinterpret_cast<T*>(p));
-  }
+  static Vec load(const std::byte* p) { return load_vector(D(), p); }
+  static void store(Vec v, std::byte* p) { store_vector(canonical(D(), v), D(), p); }
 
   static Vec sum(Vec a, Vec b) { return hn::Add(a, b); }
   static Vec product(Vec a, Vec b) { return hn::Mul(a, b); }
@@ -126,66 +154,11 @@ struct BFloat16Codec {
   }
 };
 
-#if HWY_TARGET == HWY_SSE4 || defined(HWY_DISABLE_F16C)
+// Processors with SSE4 and no AVX2 (before 2013) have no instruction for float16, and Highway's own
+// code is wrong for infinity and NaN: they take the reference.
+#define CIUIC_HAS_FLOAT16 (HWY_TARGET != HWY_SSE4)
 
-// No instruction converts float16 here, and Highway's own code is wrong for infinity and NaN.
-struct HalfCodec {
-  static FloatPair load(const std::byte* p) {
-    const Bits words = load_words(p);
-    return {widen(hn::And(words, hn::Set(BitsTag(), 0xFFFF))), widen(hn::ShiftRight<16>(words))};
-  }
-  static void store(FloatPair v, std::byte* p) { store_words(narrow(v.a), narrow(v.b), p); }
-
- private:
-  using IntTag = hn::ScalableTag<int32_t>;  // compares: no value here reaches 2^31
-
-  static Float widen(Bits half) {
-    const BitsTag d;
-    const Bits magnitude = hn::And(half, hn::Set(d, 0x7FFF));
-    const Bits sign = hn::ShiftLeft<16>(hn::Xor(half, magnitude));
-    const auto as_int = hn::BitCast(IntTag(), magnitude);
-    const auto rebias = hn::Set(d, (127 - 15) << 23);
-    const Bits normal = hn::Add(hn::ShiftLeft<13>(magnitude), rebias);
-    const auto no_number =
-        hn::BitCast(d, hn::VecFromMask(IntTag(), hn::Gt(as_int, hn::Set(IntTag(), 0x7BFF))));
-    const auto is_subnormal =
-        hn::BitCast(d, hn::VecFromMask(IntTag(), hn::Lt(as_int, hn::Set(IntTag(), 0x400))));
-    const Bits subnormal =
-        hn::BitCast(d, hn::Mul(hn::ConvertTo(FloatTag(), as_int), hn::Set(FloatTag(), 0x1p-24F)));
-    const Bits wide = hn::Add(normal, hn::And(no_number, rebias));
-    const Bits chosen = hn::Or(hn::And(is_subnormal, subnormal), hn::AndNot(is_subnormal, wide));
-    return hn::BitCast(FloatTag(), hn::Or(chosen, sign));
-  }
-
-  // Of a canonical NaN, or a number.
-  static Bits narrow(Float v) {
-    const BitsTag d;
-    const IntTag di;
-    const Bits bits = hn::BitCast(d, v);
-    const Bits magnitude = hn::And(bits, hn::Set(d, 0x7FFFFFFF));
-    const Bits sign = hn::ShiftRight<16>(hn::Xor(bits, magnitude));
-    const auto as_int = hn::BitCast(di, magnitude);
-
-    const Bits odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
-    const Bits rebias = hn::Set(d, 0xFFFU - ((127U - 15U) << 23));
-    const auto normal =
-        hn::BitCast(di, hn::ShiftRight<13>(hn::Add(magnitude, hn::Add(odd, rebias))));
-    // Adding 0.5 leaves the bits of a subnormal result, rounded, at the low end.
-    const auto half = hn::Set(FloatTag(), 0.5F);
-    const auto subnormal =
-        hn::BitCast(di, hn::Sub(hn::BitCast(d, hn::Add(hn::BitCast(FloatTag(), magnitude), half)),
-                                hn::BitCast(d, half)));
-    const auto infinity = hn::Set(di, 0x7C00);
-    const auto nan = hn::Set(di, 0x7E00);
-
-    auto result = hn::IfThenElse(hn::Lt(as_int, hn::Set(di, 0x38800000)), subnormal, normal);
-    result = hn::IfThenElse(hn::Gt(as_int, hn::Set(di, 0x477FFFFF)), infinity, result);
-    result = hn::IfThenElse(hn::Gt(as_int, hn::Set(di, 0x7F800000)), nan, result);
-    return hn::Or(hn::BitCast(d, result), sign);
-  }
-};
-
-#else
+#if CIUIC_HAS_FLOAT16
 
 struct HalfCodec {
   using Tag = hn::Rebind<hwy::float16_t, FloatTag>;
@@ -203,7 +176,7 @@ struct HalfCodec {
   }
 };
 
-#endif
+#endif  // CIUIC_HAS_FLOAT16
 
 template <class Codec>
 struct Narrow {
@@ -234,15 +207,15 @@ struct Narrow {
 };
 
 // Integers are added and multiplied as unsigned ones, which wrap.
-template <typename T, class D = hn::ScalableTag<T> >
+template <typename T, class D = hn::ScalableTag<T>>
 struct Integer {
   using Vec = hn::Vec<D>;
-  using Single = std::conditional_t<sizeof(T) == 1, void, Integer<T, hn::CappedTag<T, 1> > >;
+  using Single = std::conditional_t<sizeof(T) == 1, void, Integer<T, hn::CappedTag<T, 1>>>;
   static constexpr size_t kElementBytes = sizeof(T);
 
   static size_t lanes() { return hn::Lanes(D()); }
-  static Vec load(const std::byte* p) { return hn::LoadU(D(), reinterpret_cast<const T*>(p)); }
-  static void store(Vec v, std::byte* p) { hn::StoreU(v, D(), reinterpret_cast<T*>(p)); }
+  static Vec load(const std::byte* p) { return load_vector(D(), p); }
+  static void store(Vec v, std::byte* p) { store_vector(v, D(), p); }
 
   static Vec sum(Vec a, Vec b) { return hn::Add(a, b); }
   static Vec min(Vec a, Vec b) { return hn::Min(a, b); }
@@ -264,7 +237,7 @@ struct Integer {
       if (ranks == 1) return v;
       if constexpr (sizeof(T) == 1) {
         return quotient_of_8_bits(v, ranks);
-      } else if constexpr (sizeof(T) == 4 && !std::is_same_v<D, hn::CappedTag<T, 1> >) {
+      } else if constexpr (sizeof(T) == 4 && !is_single<D>()) {
         return quotient_of_32_bits(v, ranks);
       } else {
         return quotient_one_by_one(v, ranks);
@@ -346,10 +319,8 @@ class Fold {
 
   void run() const {
     std::byte* target = call_.target;
-    constexpr size_t kBytes = Format::kElementBytes;
-    const size_t lanes = Format::lanes();
-    const size_t step = lanes * kBytes;
-    const size_t end = call_.count * kBytes;
+    const size_t step = Format::lanes() * Format::kElementBytes;
+    const size_t end = call_.count * Format::kElementBytes;
     size_t at = 0;
     // Two vectors at a time: the second one's loads overlap the first one's arithmetic.
     for (; at + 2 * step <= end; at += 2 * step) {
@@ -362,15 +333,11 @@ class Fold {
       Format::store(finish(x), target + at);
       Format::store(finish(y), target + at + step);
     }
-    for (; at + step <= end; at += step) {
-      Vec x = read(0, at);
-      for (size_t j = 1; j < size(); ++j) x = combine<Format, op>(x, read(j, at));
-      Format::store(finish(x), target + at);
-    }
+    at = run_each(target, at, end);
     if constexpr (std::is_void_v<typename Format::Single>) {
       if (at < end) run_tail(target, at, end - at);
     } else {
-      Fold<typename Format::Single, op, fixed>(call_).run_singly(target, at, end);
+      Fold<typename Format::Single, op, fixed>(call_).run_each(target, at, end);
     }
   }
 
@@ -398,13 +365,15 @@ class Fold {
     return v;
   }
 
-  // Where Format is that of a single element.
-  HWY_INLINE void run_singly(std::byte* target, size_t at, size_t end) const {
-    for (; at < end; at += Format::kElementBytes) {
+  // A vector at a time while a whole one is left; gives the place after the last.
+  HWY_INLINE size_t run_each(std::byte* target, size_t at, size_t end) const {
+    const size_t step = Format::lanes() * Format::kElementBytes;
+    for (; at + step <= end; at += step) {
       Vec x = read(0, at);
       for (size_t j = 1; j < size(); ++j) x = combine<Format, op>(x, read(j, at));
       Format::store(finish(x), target + at);
     }
+    return at;
   }
 
   // Less than a vector is left: nothing beyond it is read or written.
@@ -453,16 +422,21 @@ void reduce_simd(const Reduction& reduction, std::span<const Operand> operands, 
                  std::byte* target, int64_t count) {
   const Call call = {operands, final, reduction.ranks, target, static_cast<size_t>(count)};
   switch (reduction.dtype) {
-    case DataType::kFloat32: return reduce_format<Wide<float> >(reduction.op, call);
-    case DataType::kFloat64: return reduce_format<Wide<double> >(reduction.op, call);
-    case DataType::kFloat16: return reduce_format<Narrow<HalfCodec> >(reduction.op, call);
-    case DataType::kBFloat16: return reduce_format<Narrow<BFloat16Codec> >(reduction.op, call);
-    case DataType::kInt32: return reduce_format<Integer<int32_t> >(reduction.op, call);
-    case DataType::kInt64: return reduce_format<Integer<int64_t> >(reduction.op, call);
-    case DataType::kUInt8: return reduce_format<Integer<uint8_t> >(reduction.op, call);
+    case DataType::kFloat32: return reduce_format<Wide<float>>(reduction.op, call);
+    case DataType::kFloat64: return reduce_format<Wide<double>>(reduction.op, call);
+#if CIUIC_HAS_FLOAT16
+    case DataType::kFloat16: return reduce_format<Narrow<HalfCodec>>(reduction.op, call);
+#else
+    case DataType::kFloat16: return reduce_scalar(reduction, operands, final, target, count);
+#endif
+    case DataType::kBFloat16: return reduce_format<Narrow<BFloat16Codec>>(reduction.op, call);
+    case DataType::kInt32: return reduce_format<Integer<int32_t>>(reduction.op, call);
+    case DataType::kInt64: return reduce_format<Integer<int64_t>>(reduction.op, call);
+    case DataType::kUInt8: return reduce_format<Integer<uint8_t>>(reduction.op, call);
   }
 }
 
+#undef CIUIC_HAS_FLOAT16
 #endif  // HWY_TARGET == HWY_SCALAR
 
 const char* name_of_target() { return hwy::TargetName(HWY_TARGET); }
