@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_py.cc: the native loop of `ciuic bench`, and the pattern by which it checks results.
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -45,8 +43,6 @@ class BenchLoop {
     raise_unless_ok(status);
   }
 
-  std::string describe() { return communicator_->describe(); }
-
  private:
   std::unique_ptr<Communicator> communicator_;
 };
@@ -72,7 +68,6 @@ void bind_bench(nb::module_& module) {
       .def("all_reduce", &BenchLoop::all_reduce, nb::arg("address"), nb::arg("count"),
            nb::arg("dtype"), nb::arg("op"), nb::arg("warm_up"), nb::arg("iterations"),
            "Nanoseconds of each of `iterations` calls in place, after `warm_up` others.")
-      .def("describe", &BenchLoop::describe)
       .def("close", &BenchLoop::close);
   module.def("create_bench_loop", &create_loop, nb::arg("rank"), nb::arg("size"),
              nb::arg("timeout_ms"), nb::rv_policy::take_ownership);
