@@ -93,8 +93,10 @@ auto with_format(DataType dtype, Function function) {
 
 Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceOp op, int warm_up,
                        std::span<int64_t> nanoseconds) {
+  OperationOptions options;
+  options.wait_follows = true;
   const auto call = [&]() -> Status {
-    Result<Work> work = communicator.all_reduce(buffer, buffer, op);
+    Result<Work> work = communicator.all_reduce(buffer, buffer, op, options);
     return work.ok() ? work->wait() : work.status();
   };
   for (int i = 0; i < warm_up; ++i) CIUIC_RETURN_IF_ERROR(call());

@@ -30,12 +30,6 @@ MutableBuffer output_at(uintptr_t address, int64_t count, int dtype) {
   return {reinterpret_cast<void*>(address), count, static_cast<DataType>(dtype), {}};
 }
 
-OperationOptions options_of(int64_t timeout_ms) {
-  OperationOptions options;
-  options.timeout_ms = timeout_ms;
-  return options;
-}
-
 class PyCommunicator {
  public:
   explicit PyCommunicator(std::unique_ptr<Communicator> communicator)
@@ -79,9 +73,15 @@ class PyCommunicator {
 
   // With `keep` None an operation blocks and gives None, else it gives its Work.
   template <typename Call>
-  nb::object run_or_start(nb::object keep, Call call) {
-    if (!keep.is_none()) return start(std::move(keep), call);
-    run(call);
+  nb::object run_or_start(nb::object keep, int64_t timeout_ms, Call call) {
+    OperationOptions options;
+    options.timeout_ms = timeout_ms;
+    options.wait_follows = keep.is_none();
+    const auto with_options = [&](Communicator& communicator) {
+      return call(communicator, options);
+    };
+    if (!keep.is_none()) return start(std::move(keep), with_options);
+    run(with_options);
     return nb::none();
   }
 
@@ -152,42 +152,49 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
 
 nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
                       int dtype, int op, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
-    return communicator.all_reduce(input_at(input, count, dtype), output_at(output, count, dtype),
-                                   static_cast<ReduceOp>(op), options_of(timeout_ms));
-  });
+  return self.run_or_start(std::move(keep), timeout_ms,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             return communicator.all_reduce(input_at(input, count, dtype),
+                                                            output_at(output, count, dtype),
+                                                            static_cast<ReduceOp>(op), options);
+                           });
 }
 
 nb::object reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count, int dtype,
                   int op, int root, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
-    const int64_t output_count = communicator.rank() == root ? count : 0;
-    return communicator.reduce(input_at(input, count, dtype),
-                               output_at(output, output_count, dtype), static_cast<ReduceOp>(op),
-                               root, options_of(timeout_ms));
-  });
+  return self.run_or_start(std::move(keep), timeout_ms,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             const int64_t output_count = communicator.rank() == root ? count : 0;
+                             return communicator.reduce(input_at(input, count, dtype),
+                                                        output_at(output, output_count, dtype),
+                                                        static_cast<ReduceOp>(op), root, options);
+                           });
 }
 
 nb::object broadcast(PyCommunicator& self, uintptr_t address, int64_t count, int dtype, int root,
                      int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
-    return communicator.broadcast(output_at(address, count, dtype), root, options_of(timeout_ms));
-  });
+  return self.run_or_start(std::move(keep), timeout_ms,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             return communicator.broadcast(output_at(address, count, dtype), root,
+                                                           options);
+                           });
 }
 
 nb::object all_gather(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
                       int dtype, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
-    return communicator.all_gather(input_at(input, count, dtype),
-                                   output_at(output, count * communicator.size(), dtype),
-                                   options_of(timeout_ms));
-  });
+  return self.run_or_start(std::move(keep), timeout_ms,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             return communicator.all_gather(
+                                 input_at(input, count, dtype),
+                                 output_at(output, count * communicator.size(), dtype), options);
+                           });
 }
 
 nb::object barrier(PyCommunicator& self, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), [&](Communicator& communicator) {
-    return communicator.barrier(options_of(timeout_ms));
-  });
+  return self.run_or_start(std::move(keep), timeout_ms,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             return communicator.barrier(options);
+                           });
 }
 
 void close(PyCommunicator& self) {
