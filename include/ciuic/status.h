@@ -46,8 +46,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}           // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}   // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -65,8 +65,8 @@ class [[nodiscard]] Result {
 
 }  // namespace ciuic
 
-#define CIUIC_RETURN_IF_ERROR(expression)                            \
-  do {                                                               \
-    ::ciuic::Status status_of_expression = (expression);             \
-    if (!status_of_expression.ok()) return status_of_expression;     \
+#define CIUIC_RETURN_IF_ERROR(expression)                        \
+  do {                                                           \
+    ::ciuic::Status status_of_expression = (expression);         \
+    if (!status_of_expression.ok()) return status_of_expression; \
   } while (false)

@@ -19,7 +19,7 @@ class WorkState;
 
 class CIUIC_EXPORT Work {
  public:
-  Work() = default;  // holds nothing; wait() is ok at once
+  Work() = default;                                           // holds nothing; wait() is ok at once
   explicit Work(engine::WorkState* state) : state_(state) {}  // takes over one reference
   Work(const Work& other);
   Work(Work&& other) noexcept : state_(other.state_) { other.state_ = nullptr; }

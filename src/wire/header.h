@@ -28,12 +28,12 @@ enum class MessageType : uint8_t {
 struct Header {
   MessageType type = MessageType::kData;
   uint8_t lane = 0;
-  uint16_t step = 0;           // how many messages of this (operation, link, lane) came before
+  uint16_t step = 0;  // how many messages of this (operation, link, lane) came before
   uint32_t epoch = 0;
   uint32_t group = 0;
-  uint32_t sequence = 0;       // number of the operation in its group, modulo 2^32
-  uint32_t fingerprint = 0;    // over what the ranks' calls must share
-  uint32_t chunk = 0;          // number of the chunk within the message; kCredit: how many
+  uint32_t sequence = 0;     // number of the operation in its group, modulo 2^32
+  uint32_t fingerprint = 0;  // over what the ranks' calls must share
+  uint32_t chunk = 0;        // number of the chunk within the message; kCredit: how many
   uint32_t payload_bytes = 0;
   uint32_t acked = 0;          // all operations before this one have ended at the sender
   uint64_t message_bytes = 0;  // of the whole message, all chunks
