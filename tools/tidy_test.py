@@ -41,6 +41,7 @@ def test_layers_refuse_sim_to_everybody_else():
 def test_layers_keep_transports_apart():
     assert len(layers("src/transport/tcp/tcp_link.cc", '"transport/shm/shm_link.h"')) == 1
     assert len(layers("src/transport/link.h", '"transport/shm/shm_link.h"')) == 1
+    assert layers("src/transport/test_pairs.h", '"transport/shm/shm_link.h"') == []
     own = ['"transport/link.h"', '"transport/tcp/frame.h"']
     assert layers("src/transport/tcp/tcp_link.cc", *own) == []
 
