@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "backend/native/native_backend.h"
 #include "base/config.h"
@@ -83,8 +84,7 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
                                                                const Config& config) {
   Result<topology::Host> host = topology::this_host(config.host_id);
   if (!host.ok()) return host.status();
-  auto driver = process_driver(
-      {.buffer_size = options.buffer_size, .spin_us = config.spin_us, .cores = host->cores});
+  auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});
   if (!driver.ok()) return driver.status();
   Result<Joined> joined = join(options, config, *host, (*driver)->poller());
   if (!joined.ok()) return joined.status();
@@ -97,6 +97,10 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
   engine::GroupHooks hooks;
   hooks.local_ranks =
       static_cast<int>(joined->layout.ranks_on(joined->layout.host_of(joined->rank)).size());
+  hooks.local_cores = joined->local_cores;
+  for (const auto& link : joined->links) {
+    hooks.has_sockets |= link != nullptr && std::string_view(link->transport()) != "shm";
+  }
   if (joined->segment != nullptr) {
     state->segment_bytes = joined->segment->bytes();
     hooks.set_sleeping = [segment = joined->segment](bool sleeping) {

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <sstream>
 
 #include "base/log.h"
 #include "bootstrap/exchange.h"
@@ -201,6 +203,24 @@ static Status no_transport(const Joining& joining, const plan::Layout& layout) {
   return {};
 }
 
+// The cores of this host's ranks together: those that any of them may run on, or as many as their
+// control group allows. A launcher may have given each rank a core of its own.
+static Result<int> count_local_cores(Joining* joining, const plan::Layout& layout) {
+  std::string mine = std::to_string(joining->host.quota);
+  for (int cpu : joining->host.cpus) mine += " " + std::to_string(cpu);
+  auto all = joining->assembly->gather(mine, joining->deadline);
+  if (!all.ok()) return all.status();
+  std::set<int> cpus;
+  int quota = 0;
+  for (int rank : layout.ranks_on(layout.host_of(joining->meeting.rank))) {
+    std::istringstream numbers((*all)[static_cast<size_t>(rank)]);
+    numbers >> quota;
+    for (int cpu = 0; numbers >> cpu;) cpus.insert(cpu);
+  }
+  const int cores = std::max(1, static_cast<int>(cpus.size()));
+  return quota > 0 ? std::min(quota, cores) : cores;
+}
+
 static Status make_tcp_links(Joining* joining, Joined* joined) {
   const bootstrap::Roll& roll = joining->assembly->roll();
   const int rank = joining->meeting.rank;
@@ -248,6 +268,9 @@ static Status make_links(Joining* joining, Joined* joined) {
   if (!paired.ok()) return paired.status();
   joined->layout = layout_of(*paired);
   CIUIC_RETURN_IF_ERROR(no_transport(*joining, joined->layout));
+  Result<int> local_cores = count_local_cores(joining, joined->layout);
+  if (!local_cores.ok()) return local_cores.status();
+  joined->local_cores = *local_cores;
   joined->links.resize(static_cast<size_t>(size));
   for (auto& link : joining->local.links) {
     if (link.link == nullptr) {

@@ -43,6 +43,7 @@ struct Joined {
   std::string interface_name;          // of the addresses that other machines are given
   std::string store_name;              // empty: one rank, no store
   bool store_is_private = true;
+  int local_cores = 1;  // that the ranks of this host may use, together
   TimeNs took_ns = 0;
 };
 

@@ -21,6 +21,9 @@ static constexpr uint32_t kYields = 100;
 static constexpr uint32_t kPassesPerLook = 32;
 static constexpr uint32_t kYieldsPerLook = 8;
 
+// The same where the sockets only tell that a peer has died.
+static constexpr uint32_t kLooksPerPoll = 64;
+
 // Passes for which a spinning thread keeps the lock before it looks whether others want it.
 static constexpr uint32_t kPassesPerTurn = 256;
 
@@ -50,9 +53,9 @@ Driver::~Driver() {
 
 Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
   Lock lock(mutex_);
-  oversubscribed_ = oversubscribed_ || hooks.local_ranks > options_.cores;
   Group* group = engine_.add_group(std::move(config));
   groups_.push_back({group, std::move(hooks)});
+  count_ranks();
   return group;
 }
 
@@ -60,10 +63,16 @@ void Driver::remove_group(Group* group) {
   Lock lock(mutex_);
   std::erase_if(groups_, [group](const HookedGroup& held) { return held.group == group; });
   engine_.remove_group(group);
-  oversubscribed_ = std::any_of(groups_.begin(), groups_.end(), [this](const HookedGroup& held) {
-    return held.hooks.local_ranks > options_.cores;
-  });
+  count_ranks();
   leave();
+}
+
+void Driver::count_ranks() {
+  oversubscribed_ = has_sockets_ = false;
+  for (const HookedGroup& held : groups_) {
+    oversubscribed_ |= held.hooks.local_ranks > held.hooks.local_cores;
+    has_sockets_ |= held.hooks.has_sockets;
+  }
 }
 
 void Driver::fail_group(Group* group, const Status& status) {
@@ -144,11 +153,12 @@ bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
   const int64_t budget_us = options_.spin_us >= 0 ? options_.spin_us : kSpinUs;
   TimeNs idle_since = now;
   uint32_t yields = 0;
+  uint32_t looks_without_poll = 0;
   for (uint32_t number = 1; !work->done() && now < deadline; ++number) {
     const bool looks = number % (oversubscribed_ ? kYieldsPerLook : kPassesPerLook) == 0;
     if (looks) {
       now = now_ns();
-      look();
+      if (has_sockets_ || ++looks_without_poll % kLooksPerPoll == 0) look();
     }
     if (step(now)) {
       idle_since = now;

@@ -29,14 +29,15 @@ namespace ciuic::engine {
 
 struct DriverOptions {
   size_t buffer_size = size_t{1} << 26;
-  int64_t spin_us = -1;  // -1: 200, none where ranks outnumber cores
-  int cores = 1;         // that this process may use
+  int64_t spin_us = -1;  // -1: 200; none where ranks outnumber cores
 };
 
 // What the driver needs of a group beside its links.
 struct GroupHooks {
   std::function<void(bool)> set_sleeping;  // tells peers to ring; may be empty
+  bool has_sockets = false;                // data of its links comes over sockets
   int local_ranks = 1;                     // of the group, on this host
+  int local_cores = 1;                     // that these ranks may use, together
 };
 
 class Driver final : public WorkDriver, public std::enable_shared_from_this<Driver> {
@@ -72,6 +73,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   };
 
   bool step(TimeNs now);
+  void count_ranks();
   bool spin(Lock& lock, WorkState* work, TimeNs deadline);
   void watch(Lock& lock, const WorkState* work, TimeNs until);
   void set_armed(bool armed);
@@ -95,7 +97,8 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool woken_ = false;  // the watcher shall leave its sleep
   bool armed_ = false;
   TimeNs watched_until_ = kNever;
-  bool oversubscribed_ = false;
+  bool oversubscribed_ = false;  // more ranks than cores
+  bool has_sockets_ = false;     // data comes over sockets, too
   bool closing_ = false;
   std::thread background_;
 

@@ -78,7 +78,7 @@ class TwoDrivers : public testing::Test {
   void SetUp() override {
     std::shared_ptr<Inbox> inbox[2] = {std::make_shared<Inbox>(), std::make_shared<Inbox>()};
     for (int rank = 0; rank < 2; ++rank) {
-      auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = spin_us(), .cores = 2});
+      auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = spin_us()});
       ASSERT_TRUE(driver.ok());
       driver_[rank] = *driver;
       inbox[rank]->poller = driver_[rank]->poller();
@@ -92,7 +92,9 @@ class TwoDrivers : public testing::Test {
                                                      std::lock_guard<std::mutex> lock(in->mutex);
                                                      in->sleeping = sleeping;
                                                    },
-                                               .local_ranks = 2});
+                                               .has_sockets = false,
+                                               .local_ranks = 2,
+                                               .local_cores = 2});
       plan_[rank] = std::make_shared<const plan::Plan>(
           plan::make(plan::Operation::kAllReduce, plan::Algorithm::kOneShot,
                      plan::Layout::one_host(2), rank, 0));

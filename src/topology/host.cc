@@ -83,9 +83,10 @@ Result<Host> this_host(const std::string& replacement) {
   host.name = posix::host_name();
   host.machine_id = fmt::format("{}/{}", *boot, *network);
   host.host_id = fmt::format("{}/{}", replacement.empty() ? *boot : replacement, *network);
-  host.cores = posix::cores_in_affinity();
-  const int quota = cores_of_quota([](const std::string& path) { return posix::read_file(path); });
-  if (quota > 0) host.cores = std::min(host.cores, quota);
+  host.cpus = posix::cpus_in_affinity();
+  host.cores = static_cast<int>(host.cpus.size());
+  host.quota = cores_of_quota([](const std::string& path) { return posix::read_file(path); });
+  if (host.quota > 0) host.cores = std::min(host.cores, host.quota);
   host.pid = static_cast<int>(getpid());
   Result<uint64_t> start = posix::start_ticks_of(host.pid);
   if (!start.ok()) return start.status();

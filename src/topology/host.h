@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "ciuic/status.h"
 
@@ -18,7 +19,9 @@ struct Host {
   // The same, with the boot id replaced by the caller's text where there is one: ranks with the
   // same one are candidates for shared memory.
   std::string host_id;
-  int cores = 1;  // that this process may use at once, by affinity and by cgroup quota
+  int cores = 1;          // that this process may use at once, by affinity and by cgroup quota
+  std::vector<int> cpus;  // numbers of those that its affinity allows
+  int quota = 0;          // cores that cgroups allow; 0: no quota
   int pid = 0;
   uint64_t start_ticks = 0;  // with pid, names the process for good
 };

@@ -78,16 +78,24 @@ Result<uint64_t> network_namespace() {
   return static_cast<uint64_t>(facts.st_ino);
 }
 
-int cores_in_affinity() {
+std::vector<int> cpus_in_affinity() {
+  std::vector<int> cpus;
   // A mask of fixed size fails with EINVAL on machines with more cores than it has bits.
   for (int cores = 1024; cores <= 1 << 20; cores *= 4) {
     const size_t bytes = CPU_ALLOC_SIZE(cores);
     std::vector<unsigned char> mask(bytes);
     auto* set = reinterpret_cast<cpu_set_t*>(mask.data());
-    if (sched_getaffinity(0, bytes, set) == 0) return std::max(1, CPU_COUNT_S(bytes, set));
+    if (sched_getaffinity(0, bytes, set) == 0) {
+      for (int cpu = 0; cpu < cores; ++cpu) {
+        if (CPU_ISSET_S(cpu, bytes, set)) cpus.push_back(cpu);
+      }
+      return cpus;
+    }
     if (errno != EINVAL) break;
   }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int online = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  for (int cpu = 0; cpu < online; ++cpu) cpus.push_back(cpu);
+  return cpus;
 }
 
 Result<uint64_t> start_ticks_of(int pid) {

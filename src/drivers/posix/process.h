@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ciuic/status.h"
 
@@ -19,7 +20,7 @@ Result<uint64_t> random_uint64();
 std::string host_name();               // "node7"; "unknown" where the system does not tell
 Result<std::string> boot_id();         // differs from boot to boot and machine to machine
 Result<uint64_t> network_namespace();  // inode of /proc/self/ns/net
-int cores_in_affinity();               // cores that this thread may run on, at least 1
+std::vector<int> cpus_in_affinity();   // numbers of the cores that this thread may run on
 
 // When the process `pid` started, in clock ticks since boot: with the pid it names a process for
 // good. kSystem: there is none.
