@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waits for a peer that never comes, until Ctrl-C.
 
-``python``: in a store that is a Python object. ``native``: in that of CIUIC_STORE.
+``python``: rank 1, in a store that is a Python object. ``native``: rank 0, for a connection.
 """
 
 import sys
@@ -37,10 +37,11 @@ class Store:
         raise TimeoutError(key)
 
 
-store = Store() if sys.argv[1] == "python" else None
 try:
-    if store is None:
+    if sys.argv[1] == "python":
+        CiuicContext(world_size=2, rank=1, timeout_s=100, store=Store())
+    else:
         print("joining", flush=True)
-    CiuicContext(world_size=2, rank=0, timeout_s=100, store=store)
+        CiuicContext(world_size=2, rank=0, timeout_s=100)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
