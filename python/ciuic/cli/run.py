@@ -6,12 +6,17 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from ciuic.cli.errors import errors_as_lines
 from ciuic.errors import InvalidArgumentError, UnavailableError
+
+
+def _torchruns(name: str) -> Any:
+    """An option that is handed on to torchrun, in both of its spellings."""
+    return typer.Option(f"--{name}", f"--{name.replace('-', '_')}", help="torchrun's.")
 
 
 def run(
@@ -52,27 +57,13 @@ def run(
     nnodes: Annotated[
         str, typer.Option("--nnodes", help="More than 1: torchrun takes over, and these:")
     ] = "1",
-    node_rank: Annotated[
-        str | None, typer.Option("--node-rank", "--node_rank", help="torchrun's.")
-    ] = None,
-    master_addr: Annotated[
-        str | None, typer.Option("--master-addr", "--master_addr", help="torchrun's.")
-    ] = None,
-    master_port: Annotated[
-        str | None, typer.Option("--master-port", "--master_port", help="torchrun's.")
-    ] = None,
-    rdzv_backend: Annotated[
-        str | None, typer.Option("--rdzv-backend", "--rdzv_backend", help="torchrun's.")
-    ] = None,
-    rdzv_endpoint: Annotated[
-        str | None, typer.Option("--rdzv-endpoint", "--rdzv_endpoint", help="torchrun's.")
-    ] = None,
-    rdzv_id: Annotated[
-        str | None, typer.Option("--rdzv-id", "--rdzv_id", help="torchrun's.")
-    ] = None,
-    max_restarts: Annotated[
-        str | None, typer.Option("--max-restarts", "--max_restarts", help="torchrun's.")
-    ] = None,
+    node_rank: Annotated[str | None, _torchruns("node-rank")] = None,
+    master_addr: Annotated[str | None, _torchruns("master-addr")] = None,
+    master_port: Annotated[str | None, _torchruns("master-port")] = None,
+    rdzv_backend: Annotated[str | None, _torchruns("rdzv-backend")] = None,
+    rdzv_endpoint: Annotated[str | None, _torchruns("rdzv-endpoint")] = None,
+    rdzv_id: Annotated[str | None, _torchruns("rdzv-id")] = None,
+    max_restarts: Annotated[str | None, _torchruns("max-restarts")] = None,
 ) -> None:
     """Start the ranks of a program, and stay until they have ended.
 
