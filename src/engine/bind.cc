@@ -22,7 +22,8 @@ static std::shared_ptr<const Program> program_for(Group& group,
   return cached.program;
 }
 
-Bytes bytes_of(const Operation& operation, const plan::BlockRange& range) {
+// The range's place in memory; a look into the partition costs a few divisions, so once a step.
+static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range) {
   if (range.count == 0) return {};
   const Request& request = operation.request;
   const plan::Partition& partition = request.plan->partitions[static_cast<int>(range.space)];
@@ -42,16 +43,18 @@ static uint32_t chunks_of(const Operation& operation, size_t bytes) {
   return static_cast<uint32_t>((bytes + operation.chunk_bytes - 1) / operation.chunk_bytes);
 }
 
-static const plan::BlockRange& range_of(const plan::Step& step) {
-  return step.kind == plan::StepKind::kSend ? step.source : step.target;
-}
-
 static void count_chunks(Group& group, Operation& operation) {
   const plan::Plan& plan = *operation.request.plan;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     StepState& state = operation.steps[i];
     state = StepState();
-    state.chunks = chunks_of(operation, bytes_of(operation, range_of(plan.steps[i])).size);
+    if (plan.steps[i].kind != plan::StepKind::kReceive) {
+      state.source = bytes_of(operation, plan.steps[i].source);
+    }
+    if (plan.steps[i].kind != plan::StepKind::kSend) {
+      state.target = bytes_of(operation, plan.steps[i].target);
+    }
+    state.chunks = chunks_of(operation, std::max(state.source.size, state.target.size));
     if (plan.steps[i].kind == plan::StepKind::kSend ||
         plan.steps[i].kind == plan::StepKind::kCopy) {
       continue;
@@ -68,7 +71,6 @@ static void count_chunks(Group& group, Operation& operation) {
 
 // A rank announces itself to whoever has more for it than one eager message.
 static void announce(Group& group, const Operation& operation) {
-  const plan::Plan& plan = *operation.request.plan;
   for (size_t peer = 0; peer < group.peers.size(); ++peer) {
     int messages = 0;
     bool large = false;
@@ -78,8 +80,7 @@ static void announce(Group& group, const Operation& operation) {
       messages += static_cast<int>(receives.size());
       for (size_t m = 0; m < receives.size() && !large; ++m) {
         const StepState& state = operation.steps[receives[m].step];
-        const plan::Step& step = plan.steps[receives[m].step];
-        large = state.chunks > 1 || bytes_of(operation, range_of(step)).size > kEagerBytes;
+        large = state.chunks > 1 || state.target.size > kEagerBytes;
       }
     }
     if (messages > 1 || large) {

@@ -111,8 +111,7 @@ void Driver::leave() {
   if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
 }
 
-WorkState* Driver::submit(Group* group, Request request, bool wait_follows) {
-  const TimeNs now = now_ns();
+WorkState* Driver::submit(Group* group, Request request, TimeNs now, bool wait_follows) {
   const TimeNs deadline = request.deadline;
   contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
@@ -129,7 +128,7 @@ WorkState* Driver::submit(Group* group, Request request, bool wait_follows) {
 }
 
 bool Driver::step(TimeNs now) {
-  const int before = engine_.active();
+  const int before = callers_ > 0 ? engine_.active() : 0;
   const bool moved = engine_.step(now);
   if (callers_ > 0 && engine_.active() < before) {
     parked_.notify_all();
@@ -149,15 +148,16 @@ void Driver::set_armed(bool armed) {
 bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
   ++spinners_;
   set_armed(false);  // it looks itself
-  TimeNs now = now_ns();
+  TimeNs now = 0;    // nothing is late before the first look at the clock
   const int64_t budget_us = options_.spin_us >= 0 ? options_.spin_us : kSpinUs;
-  TimeNs idle_since = now;
+  TimeNs idle_since = 0;  // 0: not known yet
   uint32_t yields = 0;
   uint32_t looks_without_poll = 0;
   for (uint32_t number = 1; !work->done() && now < deadline; ++number) {
     const bool looks = number % (oversubscribed_ ? kYieldsPerLook : kPassesPerLook) == 0;
     if (looks) {
       now = now_ns();
+      if (idle_since == 0) idle_since = now;
       if (has_sockets_ || ++looks_without_poll % kLooksPerPoll == 0) look();
     }
     if (step(now)) {

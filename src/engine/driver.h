@@ -53,7 +53,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   Status group_status(const Group* group);
 
   // `wait_follows`: the caller is about to wait, so that nobody else need be woken.
-  WorkState* submit(Group* group, Request request, bool wait_follows);
+  WorkState* submit(Group* group, Request request, TimeNs now, bool wait_follows);
 
   bool wait(WorkState* work, TimeNs deadline) override;
   void nudge() override;

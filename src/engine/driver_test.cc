@@ -118,8 +118,9 @@ class TwoDrivers : public testing::Test {
     request.count = 1;
     request.dtype = DataType::kInt64;
     request.timeout_ms = timeout_ms;
-    request.deadline = deadline_after(now_ns(), timeout_ms);
-    return Work(driver_[rank]->submit(group_[rank], std::move(request), wait_follows));
+    const TimeNs now = now_ns();
+    request.deadline = deadline_after(now, timeout_ms);
+    return Work(driver_[rank]->submit(group_[rank], std::move(request), now, wait_follows));
   }
 
   std::shared_ptr<Driver> driver_[2];

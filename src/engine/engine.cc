@@ -105,7 +105,7 @@ static bool step_group(Group& group, TimeNs now) {
     }
   }
   if (!group.status.ok()) return true;
-  start_queued(group);
+  if (!group.queued.empty()) start_queued(group);
   for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
     if (!group.peers[rank].control.empty()) any |= flush_control(group, static_cast<int>(rank));
   }

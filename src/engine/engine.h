@@ -11,8 +11,9 @@
 //     run at once, later ones wait their turn.
 //   - The first message of an operation to a peer, if it is one chunk of at most kEagerBytes, may
 //   go
-//     before the peer is known to have started the operation, while the peer has ended all but the
-//     last kEagerOperations before it (`acked` in every header says so).
+//     before the peer is known to have started the operation, while fewer than kEagerOperations
+//     such messages are in operations that the peer is not known to have ended. (`acked` in every
+//     header tells; who only receives says so after half as many.)
 //   - Everything else goes after the peer was heard from in this operation: by a message of it, or
 //     by the announcement that a rank sends at the start to peers with more to send. From then on
 //     `window` chunks a (operation, link, lane) may be under way, which the receiver renews.
@@ -41,6 +42,11 @@ class Group;
 inline constexpr size_t kEagerBytes = 16 * 1024;
 inline constexpr uint32_t kEagerOperations = 16;
 inline constexpr int kMaxActive = 8;
+
+// An acknowledgement, and the operations that may end after the one that holds it up, must leave
+// room for one more eager message; else the oldest operation could wait for ever
+// (plan/sequence_model.h).
+static_assert(kEagerOperations / 2 >= kMaxActive - 1);
 
 struct GroupConfig {
   uint32_t id = 0;

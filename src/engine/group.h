@@ -38,16 +38,18 @@ struct StreamState {
   Ring<Chunk> arrived;
 };
 
-struct StepState {
-  uint32_t chunks = 0;
-  uint32_t started = 0;  // kSend: chunks given to the links
-  uint32_t done = 0;
-};
-
 // Bytes of a block range, bound to memory.
 struct Bytes {
   std::byte* data = nullptr;
   size_t size = 0;
+};
+
+struct StepState {
+  uint32_t chunks = 0;
+  uint32_t started = 0;  // kSend: chunks given to the links
+  uint32_t done = 0;
+  Bytes source;  // the step's ranges, once bound
+  Bytes target;
 };
 
 struct Operation {
@@ -142,7 +144,6 @@ inline uint32_t first_queued(const Group& group) {
 // bind.cc: operations come into being.
 Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now);
 void start_queued(Group& group);
-Bytes bytes_of(const Operation& operation, const plan::BlockRange& range);
 
 // receive.cc: takes what has arrived. Returns whether anything has.
 bool drain(Group& group, int peer);

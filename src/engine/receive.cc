@@ -59,7 +59,7 @@ static Expected expected_on(const Operation& operation, int stream) {
   Expected expected;
   expected.step_index = receives[state.arrive_position].step;
   expected.step = &operation.request.plan->steps[expected.step_index];
-  expected.message_bytes = bytes_of(operation, expected.step->target).size;
+  expected.message_bytes = operation.steps[expected.step_index].target.size;
   expected.offset = state.arrive_chunk * operation.chunk_bytes;
   expected.bytes = std::min(operation.chunk_bytes, expected.message_bytes - expected.offset);
   return expected;
@@ -173,7 +173,7 @@ static void place(Group& group, int peer, const wire::Header& header) {
     const Expected expected = expected_on(*operation, stream);
     if (can_place(*operation, stream, expected)) {
       from.placing_direct = true;
-      from.link->place(bytes_of(*operation, expected.step->target).data + expected.offset);
+      from.link->place(operation->steps[expected.step_index].target.data + expected.offset);
       return;
     }
   }

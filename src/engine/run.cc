@@ -30,8 +30,7 @@ void chunk_done(Operation& operation, int step) {
   }
 }
 
-static Bytes chunk_of(const Operation& operation, const plan::BlockRange& range, uint32_t chunk) {
-  Bytes bytes = bytes_of(operation, range);
+static Bytes chunk_of(const Operation& operation, const Bytes& bytes, uint32_t chunk) {
   const size_t offset = chunk * operation.chunk_bytes;
   return {bytes.data + offset, std::min(operation.chunk_bytes, bytes.size - offset)};
 }
@@ -96,7 +95,7 @@ static void send_chunk(Group& group, Operation& operation, int step, const Bytes
   header.fingerprint = operation.request.fingerprint;
   header.chunk = state.started;
   header.payload_bytes = static_cast<uint32_t>(bytes.size);
-  header.message_bytes = bytes_of(operation, of_plan.source).size;
+  header.message_bytes = state.source.size;
   header.acked = group.lowest;
   transport::Publication publication;
   bool all_sent = true;
@@ -126,7 +125,7 @@ static bool run_send(Group& group, Operation& operation, int step) {
   StepState& state = operation.steps[step];
   bool any = false;
   while (state.started < state.chunks && may_start(operation, step, state.started)) {
-    const Bytes bytes = chunk_of(operation, of_plan.source, state.started);
+    const Bytes bytes = chunk_of(operation, state.source, state.started);
     if (!may_send_to_all(group, operation, step, bytes.size)) break;
     send_chunk(group, operation, step, bytes);
     any = true;
@@ -197,10 +196,10 @@ static bool run_receive(Group& group, Operation& operation, int index) {
   bool any = false;
   while (state.done < state.chunks && has_arrived(operation, step) &&
          may_start(operation, index, state.done)) {
-    const Bytes target = chunk_of(operation, step.target, state.done);
+    const Bytes target = chunk_of(operation, state.target, state.done);
     if (target.size > 0) {
       if (step.kind == plan::StepKind::kReduce) {
-        reduce_chunk(operation, step, chunk_of(operation, step.source, state.done), target);
+        reduce_chunk(operation, step, chunk_of(operation, state.source, state.done), target);
       } else {
         const StreamState& stream = operation.streams[step.places[0].stream];
         std::memcpy(target.data, stream.arrived.front().data, target.size);
@@ -214,12 +213,11 @@ static bool run_receive(Group& group, Operation& operation, int index) {
 }
 
 static bool run_copy(Operation& operation, int index) {
-  const plan::Step& step = operation.request.plan->steps[index];
   StepState& state = operation.steps[index];
   bool any = false;
   while (state.done < state.chunks && may_start(operation, index, state.done)) {
-    const Bytes source = chunk_of(operation, step.source, state.done);
-    const Bytes target = chunk_of(operation, step.target, state.done);
+    const Bytes source = chunk_of(operation, state.source, state.done);
+    const Bytes target = chunk_of(operation, state.target, state.done);
     if (target.size > 0 && source.data != target.data) {
       std::memcpy(target.data, source.data, target.size);
     }

@@ -32,8 +32,9 @@ Result<Work> NativeBackend::submit(const collective::Arguments& arguments) {
   if (!request.ok()) return request.status();
   const int64_t asked_ms = arguments.options.timeout_ms;
   request->timeout_ms = asked_ms >= 0 ? asked_ms : timeout_ms_;
-  request->deadline = deadline_after(now_ns(), request->timeout_ms);
-  return Work(driver_->submit(group_, std::move(*request), arguments.options.wait_follows));
+  const TimeNs now = now_ns();
+  request->deadline = deadline_after(now, request->timeout_ms);
+  return Work(driver_->submit(group_, std::move(*request), now, arguments.options.wait_follows));
 }
 
 void NativeBackend::progress() { driver_->nudge(); }
