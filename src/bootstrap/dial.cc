@@ -69,7 +69,7 @@ std::string Dial::failures() const {
     text += fmt::format("{}: {}", attempt.address.format(),
                         attempt.channel ? "no answer in time" : attempt.status.message());
   }
-  return text.empty() ? "no address to try" : text;
+  return text.empty() ? "it has told no address that other machines could try" : text;
 }
 
 Result<Channel> dial(const std::string& who, const std::vector<posix::Address>& addresses,

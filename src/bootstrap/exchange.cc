@@ -23,6 +23,8 @@ static constexpr int64_t kMostTryMs = 8'000;
 // How long it waits for a newer one before it tries the open one again.
 static constexpr int64_t kLeastWaitMs = 100;
 static constexpr int64_t kMostWaitMs = 2'000;
+// How long one waits for an invitation that is there, unless it is withdrawn at this moment.
+static constexpr int64_t kReadMs = 200;
 // How long rank 0 waits for the invitation of another rank 0 that has claimed the incarnation.
 static constexpr int64_t kClaimMs = 3'000;
 
@@ -165,7 +167,7 @@ static Result<std::unique_ptr<Assembly>> join_as_rank_0(Store& store, const Card
   Result<MeetingPlace::State> before = place.look();
   if (!before.ok()) return before.status();
   if (before->open != 0) {  // another rank 0 that is there, or one that died
-    Result<Invitation> other = place.read(before->open, kLeastTryMs);
+    Result<Invitation> other = place.read(before->open, kReadMs);
     Visit met = other.ok() ? visit(*other, mine, options, kLeastTryMs) : not_settled(Status());
     if (met.settled) return std::move(met.result);
   }
@@ -199,7 +201,7 @@ static Result<std::unique_ptr<Assembly>> join_rank_0(Store& store, const Card& m
     if (!state.ok()) return state.status();
     const TimeNs left = left_ms(options.deadline, now_ns());
     Result<Invitation> invitation = Status(StatusCode::kTimeout, "no incarnation is open");
-    if (state->open != 0) invitation = place.read(state->open, std::min(kLeastTryMs, left));
+    if (state->open != 0) invitation = place.read(state->open, std::min(kReadMs, left));
     for (bool newer = false;; newer = true) {
       if (invitation.ok()) {
         Visit visited = visit(*invitation, mine, options, try_ms);

@@ -38,7 +38,8 @@ Result<std::vector<Interface>> list_interfaces() {
     if (added) {
       Interface interface;
       interface.name = entry->ifa_name;
-      interface.up = (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_RUNNING) != 0;
+      interface.up = (entry->ifa_flags & IFF_UP) != 0;
+      interface.carrier = (entry->ifa_flags & IFF_RUNNING) != 0;
       interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
       interface.container = is_container(interface.name);
       interfaces.push_back(std::move(interface));
@@ -102,7 +103,7 @@ static Result<Pick> pick_named(const std::vector<Interface>& interfaces,
 struct Candidate {
   int rank = 0;  // smaller is better
   std::string address;
-  std::string interface_name;
+  const Interface* interface = nullptr;
 };
 
 static constexpr int kOnTheWay = 0;
@@ -128,13 +129,20 @@ static void judge(const Interface& interface, const PickRequest& request,
     if (is_loopback_text(address)) {
       result->rejected.push_back({address, "loopback: other hosts cannot reach it"});
     } else if (address == request.source) {
-      candidates->push_back({kOnTheWay, address, interface.name});
-    } else if (is_link_local(address) || (interface.container && !on_the_way)) {
-      candidates->push_back({kLastResort, address, interface.name});
+      candidates->push_back({kOnTheWay, address, &interface});
+    } else if (is_link_local(address) || !interface.carrier ||
+               (interface.container && !on_the_way)) {
+      candidates->push_back({kLastResort, address, &interface});
     } else {
-      candidates->push_back({on_the_way ? kOnTheWay + 1 : kPlain, address, interface.name});
+      candidates->push_back({on_the_way ? kOnTheWay + 1 : kPlain, address, &interface});
     }
   }
+}
+
+static const char* why_last_resort(const Candidate& candidate) {
+  if (is_link_local(candidate.address)) return "link-local, and others are routable";
+  if (!candidate.interface->carrier) return "no carrier, and others have one";
+  return "a container's network, and there are others";
 }
 
 Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request) {
@@ -155,13 +163,11 @@ Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& r
   const bool last_resort = !candidates.empty() && candidates.front().rank == kLastResort;
   for (const Candidate& candidate : candidates) {
     if (candidate.rank == kLastResort && !last_resort) {
-      result->rejected.push_back({candidate.interface_name + " " + candidate.address,
-                                  is_link_local(candidate.address)
-                                      ? "link-local, and others are routable"
-                                      : "a container's network, and there are others"});
+      result->rejected.push_back(
+          {candidate.interface->name + " " + candidate.address, why_last_resort(candidate)});
       continue;
     }
-    if (result->addresses.empty()) result->interface_name = candidate.interface_name;
+    if (result->addresses.empty()) result->interface_name = candidate.interface->name;
     result->addresses.push_back(candidate.address);
   }
   if (result->addresses.empty()) result->interface_name = "lo";

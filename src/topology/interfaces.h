@@ -11,10 +11,12 @@ namespace ciuic::topology {
 
 struct Interface {
   std::string name;
-  bool up = false;  // switched on, with a carrier
+  bool up = false;  // switched on
   bool loopback = false;
   bool container = false;              // a bridge, or the near end of a container's cable
   std::vector<std::string> addresses;  // numeric, both families
+  // Whether the cable is known to be plugged in: the kernel says so up to a second late.
+  bool carrier = true;
 };
 
 Result<std::vector<Interface>> list_interfaces();
@@ -38,7 +40,8 @@ struct Pick {
 
 // Pure. An address of the interface that leads to the rendezvous comes first, then those of other
 // interfaces. Loopback (127.0.1.1 too) never stands among `addresses`, unless `ifname` asks for it.
-// Link-local addresses and containers' bridges are taken only where nothing else is left.
+// Link-local addresses, containers' bridges and interfaces without a carrier are taken only where
+// nothing else is left.
 // kInvalidArgument: no such interface, or no address on it; lists those that there are.
 Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request);
 

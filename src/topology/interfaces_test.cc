@@ -16,6 +16,11 @@ Interface lo() { return {"lo", true, true, false, {"127.0.0.1", "::1"}}; }
 Interface eth(const char* name, std::vector<std::string> addresses) {
   return {name, true, false, false, std::move(addresses)};
 }
+Interface unplugged(const char* name, std::vector<std::string> addresses) {
+  Interface interface = eth(name, std::move(addresses));
+  interface.carrier = false;
+  return interface;
+}
 Interface docker() { return {"docker0", true, false, true, {"172.17.0.1"}}; }
 
 struct Case {
@@ -60,6 +65,16 @@ TEST(Pick, Table) {
        {},
        {"10.1.0.1"},
        "eth1"},
+      {"no cable",
+       {lo(), unplugged("eth0", {"10.0.0.1"}), eth("eth1", {"10.1.0.1"})},
+       {},
+       {"10.1.0.1"},
+       "eth1"},
+      {"switched on just now, so that the kernel does not know of the cable yet",
+       {lo(), unplugged("eth0", {"10.0.0.1"})},
+       {},
+       {"10.0.0.1"},
+       "eth0"},
       {"nothing but a bridge", {lo(), docker()}, {}, {"172.17.0.1"}, "docker0"},
       {"nothing but link-local",
        {lo(), eth("eth0", {"fe80::1%eth0"})},
