@@ -46,6 +46,7 @@ Caller::Caller(Judge* judge, const Scenario* scenario, int group, int rank, engi
       handle_(handle),
       end_(end),
       next_call_at_(pace_.first_call),
+      chooser_(scenario->groups[group].layout, rank, {}),
       hashes_(calls().size(), 0) {}
 
 Caller::~Caller() {
@@ -73,22 +74,19 @@ std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
 }
 
 // What one operation may need at once: scratch, and early or windowed chunks of all its streams.
-static size_t staging_of(const Call& call, const plan::Plan& plan, int window) {
+static size_t staging_of(const Call& call, const plan::Plan& plan, size_t chunk_bytes, int window) {
   const auto rounded = [](size_t bytes) { return 2 * std::max<size_t>(bytes, 64); };
   size_t bytes = rounded(space_bytes(plan, plan::Space::kScratch, call));
   for (const plan::Stream& stream : plan.streams) {
-    if (stream.receives > 0) bytes += (window + 1) * rounded(call.chunk_bytes);
+    if (stream.receives > 0) bytes += (window + 1) * rounded(chunk_bytes);
   }
   return bytes;
 }
 
-void Caller::set_up(const Call& call, const plan::Plan& plan, Pending* pending) {
+// `input_block` is which block of the output the input is in place.
+void Caller::set_up(const Call& call, size_t input_bytes, size_t output_bytes, int input_block,
+                    Pending* pending) {
   const Values& values = call.values;
-  size_t input_bytes = space_bytes(plan, plan::Space::kInput, call);
-  size_t output_bytes = space_bytes(plan, plan::Space::kOutput, call);
-  const bool is_barrier =
-      call.random_plan == nullptr && call.operation == plan::Operation::kBarrier;
-  if (is_barrier) input_bytes = output_bytes = 0;
   const bool is_root = rank_ == call.root;
   const bool is_broadcast = call.operation == plan::Operation::kBroadcast && !call.random_plan;
   const bool is_reduce = call.operation == plan::Operation::kReduce && !call.random_plan;
@@ -96,9 +94,8 @@ void Caller::set_up(const Call& call, const plan::Plan& plan, Pending* pending) 
   const bool in_place = (call.in_place || is_broadcast) && has_output;
   if (has_output) pending->output = GuardedBuffer(output_bytes, random_.next());
   if (!in_place) pending->input = GuardedBuffer(input_bytes, random_.next());
-  const size_t offset =
-      in_place ? plan.input_offset * (input_bytes / std::max(1, plan.partitions[0].blocks)) : 0;
-  pending->input_at = in_place ? pending->output.data() + offset : pending->input.data();
+  pending->input_at =
+      in_place ? pending->output.data() + input_block * input_bytes : pending->input.data();
   if (!is_broadcast || is_root) {
     values.fill(rank_, static_cast<int64_t>(input_bytes / size_of(values.dtype)),
                 pending->input_at);
@@ -108,24 +105,62 @@ void Caller::set_up(const Call& call, const plan::Plan& plan, Pending* pending) 
   }
 }
 
-void Caller::submit(TimeNs now) {
-  const size_t number = next_call_++;
-  const Call& call = calls()[number];
+engine::Request Caller::request_for(const Call& call, Pending* pending) {
   const std::shared_ptr<const plan::Plan> plan = plan_for(call);
-  Pending pending;
-  pending.call = number;
-  set_up(call, *plan, &pending);
-  staging_.push_back(staging_of(call, *plan, scenario_->groups[group_].window));
+  const bool is_barrier = !call.random_plan && call.operation == plan::Operation::kBarrier;
+  if (is_barrier) {
+    set_up(call, 0, 0, 0, pending);
+  } else {
+    set_up(call, space_bytes(*plan, plan::Space::kInput, call),
+           space_bytes(*plan, plan::Space::kOutput, call), plan->input_offset, pending);
+  }
   engine::Request request;
-  request.operation = call.random_plan != nullptr ? "random_plan" : plan::name_of(call.operation);
+  request.operation = call.random_plan ? "random_plan" : plan::name_of(call.operation);
   request.plan = plan;
-  request.input = pending.input_at;
-  request.output = pending.output.size() > 0 ? pending.output.data() : nullptr;
+  request.input = pending->input_at;
+  request.output = pending->output.size() > 0 ? pending->output.data() : nullptr;
   request.count = call.count;
   request.dtype = call.values.dtype;
   request.op = call.values.op;
   request.chunk_bytes = call.chunk_bytes;
   request.fingerprint = static_cast<uint32_t>(call.values.seed) | 1;
+  return request;
+}
+
+// As the library's own operations make it.
+engine::Request Caller::chosen_request_for(const Call& call, Pending* pending) {
+  const bool is_gather = call.operation == plan::Operation::kAllGather;
+  const bool is_barrier = call.operation == plan::Operation::kBarrier;
+  const int64_t input_count = is_barrier ? 0 : call.count;
+  const int64_t output_count = input_count * (is_gather ? call.values.ranks : 1);
+  const size_t element = size_of(call.values.dtype);
+  set_up(call, input_count * element, output_count * element, is_gather ? rank_ : 0, pending);
+  collective::Arguments arguments;
+  arguments.operation = call.operation;
+  arguments.op = call.values.op;
+  arguments.root = call.root;
+  arguments.input = {pending->input_at, input_count, call.values.dtype, {}};
+  if (pending->output.size() > 0) {
+    arguments.output = {pending->output.data(), output_count, call.values.dtype, {}};
+  } else {
+    arguments.output.dtype = call.values.dtype;
+  }
+  Result<engine::Request> request = collective::prepare(chooser_, arguments);
+  if (request.ok()) return std::move(*request);
+  fail(pending->call, "was refused: " + request.status().message());
+  return request_for(call, pending);
+}
+
+void Caller::submit(TimeNs now) {
+  const size_t number = next_call_++;
+  const Call& call = calls()[number];
+  Pending pending;
+  pending.call = number;
+  engine::Request request =
+      call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
+  staging_.push_back(
+      staging_of(call, *request.plan, request.chunk_bytes, scenario_->groups[group_].window));
+  most_chunk_bytes_ = std::max(most_chunk_bytes_, request.chunk_bytes);
   request.timeout_ms = scenario_->timeout_ms;
   request.deadline = deadline_after(now, scenario_->timeout_ms);
   pending.deadline = request.deadline;
@@ -302,10 +337,7 @@ size_t Caller::staging_bound() const {
   std::sort(bytes.rbegin(), bytes.rend());
   size_t bound = 0;
   for (size_t i = 0; i < bytes.size() && i < engine::kMaxActive; ++i) bound += bytes[i];
-  size_t eager = 0;
-  for (const Call& call : calls()) {
-    eager = std::max(eager, 2 * std::min(call.chunk_bytes, engine::kEagerBytes));
-  }
+  const size_t eager = 2 * std::min(most_chunk_bytes_, engine::kEagerBytes);
   const size_t peers = scenario_->groups[group_].processes.size() - 1;
   return bound + peers * engine::kEagerOperations * std::max<size_t>(eager, 64);
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/operations.h"
 #include "engine/engine.h"
 #include "engine/work_state.h"
 #include "sim/scenario.h"
@@ -95,8 +96,11 @@ class Caller {
 
   const std::vector<Call>& calls() const { return scenario_->groups[group_].calls; }
   std::shared_ptr<const plan::Plan> plan_for(const Call& call);
+  engine::Request request_for(const Call& call, Pending* pending);
+  engine::Request chosen_request_for(const Call& call, Pending* pending);
   void submit(TimeNs now);
-  void set_up(const Call& call, const plan::Plan& plan, Pending* pending);
+  void set_up(const Call& call, size_t input_bytes, size_t output_bytes, int input_block,
+              Pending* pending);
   void judge_end(TimeNs now, Pending* pending);
   void judge_error(TimeNs now, const Pending& pending);
   std::string check_result(const Pending& pending) const;
@@ -116,11 +120,13 @@ class Caller {
   size_t next_call_ = 0;
   TimeNs next_call_at_ = 0;
   std::vector<Planned> plans_;
+  collective::Chooser chooser_;
   std::deque<Pending> pending_;
   std::deque<Ended> ended_ago_;
   std::vector<uint64_t> hashes_;
   std::vector<size_t> staging_;  // that each call may need
-  Status error_;                 // the group's
+  size_t most_chunk_bytes_ = 0;
+  Status error_;  // the group's
   TimeNs error_at_ = kNever;
   int ok_ = 0;
   int ended_ = 0;

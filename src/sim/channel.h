@@ -78,6 +78,7 @@ class Channel {
   bool can_send(size_t payload_bytes);
   void send(const wire::Header& header, const std::byte* payload,
             transport::Publication* publication);
+  virtual bool complete(TimeNs /*until*/) { return false; }  // counts what is sent by then
   virtual uint64_t sent() const = 0;
   void close_sender(const wire::Header& goodbye);
 

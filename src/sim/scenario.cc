@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "engine/engine.h"
+
 namespace ciuic::sim {
 namespace {
 
@@ -36,7 +38,7 @@ Call draw_call(Random* random, const plan::Layout& layout) {
     case 1: call.count = random->between(1, 3); break;
     case 2: call.count = random->between(std::max(0, size - 1), size + 1); break;
     case 3:
-      call.chunk_bytes = kSimMaxPayload;
+      call.chunk_bytes = static_cast<size_t>(random->spread(engine::kEagerBytes, kSimMaxPayload));
       call.count = random->spread(1, 12'000);
       break;
     default: call.count = random->spread(1, 12 * std::max<int64_t>(elements, 1)); break;
@@ -55,6 +57,7 @@ Call draw_call(Random* random, const plan::Layout& layout) {
     call.values.dtype = static_cast<DataType>(random->between(0, kDataTypes - 1));
     call.values.op = static_cast<ReduceOp>(random->between(0, kReduceOps - 1));
   } while (!is_reducible(call.values.dtype, call.values.op));
+  call.is_chosen = random->chance(30);
   return call;
 }
 
@@ -118,7 +121,8 @@ std::string Call::text() const {
   const std::string what =
       random_plan != nullptr
           ? "random plan"
-          : fmt::format("{} by {}", plan::name_of(operation), plan::name_of(algorithm));
+          : fmt::format("{} by {}", plan::name_of(operation),
+                        is_chosen ? "the tuner's choice" : plan::name_of(algorithm));
   return fmt::format("{}, {} x {} {}, root {}, chunks of {}{}", what, count, name_of(values.dtype),
                      name_of(values.op), root, chunk_bytes, in_place ? ", in place" : "");
 }

@@ -26,6 +26,7 @@ struct Call {
   int64_t count = 0;
   size_t chunk_bytes = 4096;
   bool in_place = false;
+  bool is_chosen = false;  // by the tuner, instead of `algorithm` and `chunk_bytes`
   std::shared_ptr<const RandomPlan> random_plan;  // instead of an operation
 
   std::string text() const;

@@ -21,6 +21,8 @@ bool SimLink::progress() {
     out_->wake_sender(seen_loss_at_);
   }
   if (now < seen_loss_at_) return moved;
+  // A peer that closes has received what it was sent, so all of that has left.
+  if (ended) out_->complete(kNever);
   status_ = {StatusCode::kPeerLost, fmt::format("the connection to rank {} {}", config_.peer,
                                                 ended ? "was closed by it" : "was cut")};
   return true;

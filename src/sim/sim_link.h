@@ -18,7 +18,7 @@ struct SimLinkConfig {
   bool end_is_loss = false;  // whether the peer's close shows in status(), as it does on a socket
 };
 
-inline constexpr size_t kSimMaxPayload = 64 * 1024;
+inline constexpr size_t kSimMaxPayload = 256 * 1024;
 
 class SimLink final : public transport::Link {
  public:

@@ -33,13 +33,13 @@ void StreamChannel::accept(Outgoing message) {
 
 bool StreamChannel::push() {
   if (sender_closed_) return false;
-  const bool completed = complete();
+  const bool completed = complete(world_->now());
   return (can_move() && write()) || completed;
 }
 
-bool StreamChannel::complete() {
+bool StreamChannel::complete(TimeNs until) {
   bool any = false;
-  while (!completions_.empty() && completions_.front().at <= world_->now()) {
+  while (!completions_.empty() && completions_.front().at <= until) {
     const Completion& completion = completions_.front();
     if (completion.counts && hash_of(completion.payload, completion.bytes) != completion.hash) {
       complain("a payload changed before it was sent");

@@ -19,6 +19,7 @@ class StreamChannel final : public Channel {
       : Channel(world, from, to, options, random) {}
 
   bool push() override;
+  bool complete(TimeNs until) override;
   uint64_t sent() const override { return sent_; }
 
   bool has_arrivals() const override;
@@ -51,7 +52,6 @@ class StreamChannel final : public Channel {
   bool has_room(size_t payload_bytes) override;
   void accept(Outgoing message) override;
   void flush_and_end() override;
-  bool complete();
   bool write();
   void arrive();
   void consume(size_t bytes);
