@@ -9,6 +9,7 @@ SHELL := /bin/bash
 export JOBS ?= $(shell nproc)
 bin := $(CURDIR)/.venv/bin
 
+export CXX
 # Objects are shared between build folders, and between copies of the tree.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1

@@ -96,6 +96,7 @@ setup_python() {
     [ -x "$python" ] || python=python3
   fi
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+  export CXX=${CXX:-g++}  # as in the Makefile: ccache tells compilers apart by name
   export CMAKE_GENERATOR=Ninja CMAKE_BUILD_PARALLEL_LEVEL=${JOBS:-$(nproc)}
   export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
   step venv "$PWD $("$python" --version)" make_venv
