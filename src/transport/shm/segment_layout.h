@@ -15,8 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/assert.h"
-
 namespace ciuic::transport::shm {
 
 inline constexpr int kMaxLocalRanks = 64;
