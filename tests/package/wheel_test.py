@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -41,7 +42,14 @@ def run(*command: str | Path, **more) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT)
+    build = ROOT / "build" / "wheel"
+    shutil.rmtree(build, ignore_errors=True)
+    # Flags and folder are such that ccache has the objects, where there is one.
+    settings = [f"build-dir={build}", "cmake.define.CIUIC_WERROR=ON"]
+    launcher = {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if shutil.which("ccache") else {}
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, ROOT]
+    command += [f"--config-settings={setting}" for setting in settings]
+    run(*command, environment=launcher)
     (built,) = folder.glob("ciuic-*.whl")
     return built
 
