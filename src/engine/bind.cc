@@ -30,12 +30,18 @@ static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range)
   const auto element = static_cast<int64_t>(size_of(request.dtype));
   const int64_t begin = partition.begin(range.first, request.count) * element;
   const int64_t end = partition.begin(range.first + range.count, request.count) * element;
-  std::byte* base = operation.scratch;
+  if (begin == end) return {};
+  const auto size = static_cast<size_t>(end - begin);
+  if (range.space == plan::Space::kScratch) {
+    const int64_t first =
+        partition.begin(operation.program->scratch.first, request.count) * element;
+    return {operation.scratch + (begin - first), size};
+  }
+  std::byte* base = nullptr;
   if (range.space == plan::Space::kOutput) base = request.output;
   // Only ever read: no plan writes to the input, which the prover holds.
   if (range.space == plan::Space::kInput) base = const_cast<std::byte*>(request.input);
-  if (begin == end) return {};
-  return {base + begin, static_cast<size_t>(end - begin)};
+  return {base + begin, size};
 }
 
 static uint32_t chunks_of(const Operation& operation, size_t bytes) {
@@ -105,10 +111,8 @@ static void start(Group& group, Operation& operation) {
     stream = StreamState();
     stream.arrived = std::move(arrived);
   }
-  const plan::BlockRange all{plan::Space::kScratch, 0,
-                             plan.partitions[static_cast<int>(plan::Space::kScratch)].blocks};
   operation.scratch = nullptr;
-  operation.scratch_bytes = bytes_of(operation, all).size;
+  operation.scratch_bytes = bytes_of(operation, operation.program->scratch).size;
   if (operation.scratch_bytes > 0) {
     operation.scratch = group.staging->take(operation.scratch_bytes);
   }

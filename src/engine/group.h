@@ -59,7 +59,7 @@ struct Operation {
   uint32_t sequence = 0;
   TimeNs started_at = 0;
   size_t chunk_bytes = 0;
-  std::byte* scratch = nullptr;
+  std::byte* scratch = nullptr;  // the program's scratch blocks
   size_t scratch_bytes = 0;
   int unfinished = 0;   // steps
   int first_open = 0;   // no step before this one is unfinished

@@ -24,6 +24,17 @@ static void link_streams(const plan::Plan& plan, Program* program) {
   }
 }
 
+static void widen(plan::BlockRange* range, const plan::BlockRange& touched) {
+  if (touched.space != plan::Space::kScratch || touched.count == 0) return;
+  if (range->count == 0) {
+    *range = touched;
+    return;
+  }
+  const int end = std::max(range->first + range->count, touched.first + touched.count);
+  range->first = std::min(range->first, touched.first);
+  range->count = end - range->first;
+}
+
 Program compile(std::shared_ptr<const plan::Plan> plan, int ranks) {
   Program program;
   program.first_stream.assign(ranks, -1);
@@ -36,6 +47,8 @@ Program compile(std::shared_ptr<const plan::Plan> plan, int ranks) {
   }
   for (size_t i = 0; i < plan->steps.size(); ++i) {
     const plan::Step& step = plan->steps[i];
+    widen(&program.scratch, step.source);
+    widen(&program.scratch, step.target);
     program.first_place.push_back(program.places);
     program.places += static_cast<int>(step.peers.size());
     CIUIC_ASSERT(step.places.size() == step.peers.size());

@@ -25,6 +25,9 @@ struct Program {
   std::vector<int> next_stream;   // by stream: the same peer's next lane, -1 for none
   std::vector<int> first_place;   // by step: index of its first peer among all steps' peers
   int places = 0;                 // peers of all steps together
+
+  // The scratch blocks that any step touches lie in here; only these get memory.
+  plan::BlockRange scratch{plan::Space::kScratch, 0, 0};
 };
 
 Program compile(std::shared_ptr<const plan::Plan> plan, int ranks);
