@@ -48,16 +48,23 @@ def timed(call: Call, warm_up: int, iterations: int) -> list[int]:
 
 
 class _Memory:
-    """Zeroed memory as an array of PyTorch or, without it, of NumPy; plain memory without both."""
+    """Zeroed memory: as an array of PyTorch or, without it, of NumPy; else, or where no array is
+    wanted, plain."""
 
-    def __init__(self, count: int, dtype: str) -> None:
+    def __init__(self, count: int, dtype: str, as_array: bool) -> None:
         self.array: Any = None
+        if as_array and self._made_array(count, dtype):
+            return
+        self._plain = mmap.mmap(-1, count * SIZE_OF_CODE[CODE_OF_NAME[dtype]])
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._plain))
+
+    def _made_array(self, count: int, dtype: str) -> bool:
         try:
             import torch
 
             self.array = torch.zeros(count, dtype=getattr(torch, dtype))
             self.address = int(self.array.data_ptr())
-            return
+            return True
         except ImportError:
             pass
         try:
@@ -66,16 +73,18 @@ class _Memory:
             self.array = np.zeros(count, dtype)
             self.array.fill(0)  # touches it
             self.address = int(self.array.ctypes.data)
+            return True
         except (ImportError, TypeError):  # no NumPy, or none of its dtypes
-            self._plain = mmap.mmap(-1, count * SIZE_OF_CODE[CODE_OF_NAME[dtype]])
-            self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._plain))
+            return False
 
 
 class Ciuic:
     """This library: from C++, and by ``ciuic.all_reduce``. Each has a group of its own."""
 
     def __init__(self, rank: int, ranks: int, settings: dict[str, Any]) -> None:
-        self._memory = _Memory(max(settings["counts"]), settings["dtype"])
+        self._memory = _Memory(
+            max(settings["counts"]), settings["dtype"], "python" in settings["through"]
+        )
         self._dtype = CODE_OF_NAME[settings["dtype"]]
         self._op = ReduceOp[settings["op"].upper()]
         self._native: Any = None
