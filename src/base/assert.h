@@ -6,7 +6,7 @@
 
 namespace ciuic {
 
-// Writes the place and the condition to the log sink and stderr, then aborts.
+// Writes the place and the condition to stderr, then aborts.
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
 
 }  // namespace ciuic
