@@ -190,6 +190,36 @@ TEST(Communicator, DifferentCallsAreAMismatchOnBothRanks) {
   }
 }
 
+TEST(Communicator, AReductionToOneRankKeepsToItsBufferSize) {
+  constexpr int64_t kCount = 1'000'003;
+  constexpr size_t kBufferSize = size_t{1} << 20;
+  auto store = std::make_shared<bootstrap::MemoryStore>();
+  for (const Status& status : on_all(3, [&](int rank) {
+         CommunicatorOptions options = options_of(rank, 3, store);
+         options.buffer_size = kBufferSize;
+         auto made = Communicator::create(options);
+         if (!made.ok()) return made.status();
+         std::vector<double> values(kCount);
+         std::iota(values.begin(), values.end(), rank);
+         std::vector<double> sums(rank == 1 ? kCount : 0);
+         const auto size = static_cast<int64_t>(sums.size());
+         const Status reduced =
+             wait((*made)->reduce({values.data(), kCount, DataType::kFloat64, {}},
+                                  {sums.data(), size, DataType::kFloat64, {}}, ReduceOp::kSum, 1));
+         for (int64_t i = 0; i < size; ++i) {
+           if (sums[static_cast<size_t>(i)] != static_cast<double>(3 * i + 3)) {
+             return Status(StatusCode::kSystem, "wrong sum");
+           }
+         }
+         // All ranks share this process's staging.
+         EXPECT_LE((*made)->memory_usage().staging, 3 * kBufferSize);
+         const Status met = wait((*made)->barrier());
+         return reduced.ok() ? met : reduced;
+       })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
 TEST(Communicator, JoinsAgainOnTheSameStore) {
   auto store = std::make_shared<bootstrap::MemoryStore>();
   for (int round = 0; round < 3; ++round) {

@@ -117,7 +117,8 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
       .group = std::move(group),
       .hooks = std::move(hooks),
       .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
-      .timeout_ms = options.timeout_ms});
+      .timeout_ms = options.timeout_ms,
+      .buffer_size = options.buffer_size});
   return state;
 }
 

@@ -134,13 +134,14 @@ void start_queued(Group& group) {
   }
 }
 
-Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now) {
+void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   if (group.spare.empty()) group.spare.push_back(std::make_unique<Operation>());
   Operation* operation = group.spare.back().release();
   group.spare.pop_back();
   operation->program = program_for(group, request.plan);
   operation->request = std::move(request);
-  operation->work = new WorkState(std::move(driver));
+  work->retain();
+  operation->work = work;
   operation->sequence = group.next_sequence++;
   operation->started_at = now;
   // Whole elements in a chunk, and at least one.
@@ -148,7 +149,6 @@ Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> drive
   operation->chunk_bytes = std::max(element, operation->request.chunk_bytes / element * element);
   group.next_deadline = std::min(group.next_deadline, operation->request.deadline);
   group.queued.push_back(operation);
-  return operation;
 }
 
 }  // namespace ciuic::engine

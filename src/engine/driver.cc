@@ -111,12 +111,14 @@ void Driver::leave() {
   if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
 }
 
-WorkState* Driver::submit(Group* group, Request request, TimeNs now, bool wait_follows) {
-  const TimeNs deadline = request.deadline;
+WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
+                          bool wait_follows) {
+  const TimeNs deadline = requests[0].deadline;
+  auto* work = new WorkState(shared_from_this(), static_cast<int>(requests.size()));
   contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
   contenders_.fetch_sub(1, std::memory_order_relaxed);
-  WorkState* work = engine_.submit(group, std::move(request), now, shared_from_this());
+  for (Request& request : requests) engine_.submit_part(group, std::move(request), now, work);
   step(now);
   if (wait_follows || work->done()) return work;
   if (watched_) {

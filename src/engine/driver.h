@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -53,7 +54,8 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   Status group_status(const Group* group);
 
   // `wait_follows`: the caller is about to wait, so that nobody else need be woken.
-  WorkState* submit(Group* group, Request request, TimeNs now, bool wait_follows);
+  // Several requests are parts of one Work.
+  WorkState* submit(Group* group, std::span<Request> requests, TimeNs now, bool wait_follows);
 
   bool wait(WorkState* work, TimeNs deadline) override;
   void nudge() override;

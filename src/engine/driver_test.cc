@@ -120,7 +120,7 @@ class TwoDrivers : public testing::Test {
     request.timeout_ms = timeout_ms;
     const TimeNs now = now_ns();
     request.deadline = deadline_after(now, timeout_ms);
-    return Work(driver_[rank]->submit(group_[rank], std::move(request), now, wait_follows));
+    return Work(driver_[rank]->submit(group_[rank], {&request, 1}, now, wait_follows));
   }
 
   std::shared_ptr<Driver> driver_[2];

@@ -67,16 +67,15 @@ const Status& Engine::group_status(const Group* group) const { return group->sta
 
 WorkState* Engine::submit(Group* group, Request request, TimeNs now,
                           std::shared_ptr<WorkDriver> driver) {
-  if (!group->status.ok()) {
-    auto* work = new WorkState(std::move(driver));
-    work->finish(group->status);
-    return work;
-  }
-  Operation* operation = bind(*group, std::move(request), std::move(driver), now);
-  WorkState* work = operation->work;
-  work->retain();
-  start_queued(*group);
+  auto* work = new WorkState(std::move(driver));
+  submit_part(group, std::move(request), now, work);
   return work;
+}
+
+void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* work) {
+  if (!group->status.ok()) return work->finish(group->status);
+  bind(*group, std::move(request), work, now);
+  start_queued(*group);
 }
 
 static bool step_group(Group& group, TimeNs now) {

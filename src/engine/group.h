@@ -142,7 +142,7 @@ inline uint32_t first_queued(const Group& group) {
 }
 
 // bind.cc: operations come into being.
-Operation* bind(Group& group, Request request, std::shared_ptr<WorkDriver> driver, TimeNs now);
+void bind(Group& group, Request request, WorkState* work, TimeNs now);
 void start_queued(Group& group);
 
 // receive.cc: takes what has arrived. Returns whether anything has.

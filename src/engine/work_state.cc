@@ -11,7 +11,8 @@ void WorkState::finish(Status status) {
   std::vector<std::function<void(const Status&)>> callbacks;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    status_ = std::move(status);
+    if (status_.ok()) status_ = std::move(status);
+    if (--parts_ > 0) return;
     done_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // work_state.h: what a Work refers to: whether an operation has ended, how, and who wants to know.
 //
-// Counted references; the engine holds one until the operation has ended. finish() is called once,
-// by the thread that steps the engine; everything else by any thread.
+// Counted references; the engine holds one until the operation has ended. finish() is called by
+// the thread that steps the engine; everything else by any thread.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,9 @@ class WorkDriver {
 
 class WorkState {
  public:
-  explicit WorkState(std::shared_ptr<WorkDriver> driver = nullptr) : driver_(std::move(driver)) {}
+  // `parts`: operations that must end before it has; an error of one is its own.
+  explicit WorkState(std::shared_ptr<WorkDriver> driver = nullptr, int parts = 1)
+      : parts_(parts), driver_(std::move(driver)) {}
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
@@ -46,7 +48,7 @@ class WorkState {
   const Status& status() const { return status_; }  // only once done()
   WorkDriver* driver() const { return driver_.get(); }
 
-  void finish(Status status);
+  void finish(Status status);  // once for each part
   void on_done(std::function<void(const Status&)> fn);
 
  private:
@@ -54,6 +56,7 @@ class WorkState {
 
   std::atomic<int> references_{1};
   std::atomic<bool> done_{false};
+  int parts_;
   Status status_;
   std::shared_ptr<WorkDriver> driver_;
   std::mutex mutex_;  // guards callbacks_, and done_ against them

@@ -3,11 +3,15 @@
 
 #include "backend/native/native_backend.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "collective/operations.h"
 
 namespace ciuic::backend {
+
+// A part is not cut smaller than this, for speed.
+static constexpr size_t kLeastPartBytes = 64 * 1024;
 
 static Status closed() {
   return {StatusCode::kClosed, "the communicator is closed; make a new one"};
@@ -17,7 +21,8 @@ NativeBackend::NativeBackend(NativeOptions options)
     : driver_(std::move(options.driver)),
       group_(driver_->add_group(std::move(options.group), std::move(options.hooks))),
       chooser_(std::move(options.chooser)),
-      timeout_ms_(options.timeout_ms) {}
+      timeout_ms_(options.timeout_ms),
+      buffer_size_(options.buffer_size) {}
 
 NativeBackend::~NativeBackend() { close(); }
 
@@ -25,16 +30,58 @@ Capabilities NativeBackend::capabilities() const {
   return {.name = "native", .cuda = false, .can_abort = true};
 }
 
+// Elements of one part of the operation. A reduction to one rank needs scratch on others, as long
+// as what they add up; it is done part by part, so that all that are under way fit into
+// buffer_size. Alike on all ranks, since what it looks at is.
+static int64_t part_count(const collective::Arguments& arguments, size_t buffer_size) {
+  const ConstBuffer& input = arguments.input;
+  if (arguments.operation != plan::Operation::kReduce) return input.count;
+  const size_t bytes = std::max<size_t>(buffer_size / engine::kMaxActive, kLeastPartBytes);
+  return std::max<int64_t>(1, static_cast<int64_t>(bytes / size_of(input.dtype)));
+}
+
+// Fills requests_, one a part.
+Status NativeBackend::prepare(const collective::Arguments& arguments) {
+  requests_.clear();
+  const int64_t count = arguments.input.count;
+  const int64_t part = part_count(arguments, buffer_size_);
+  if (count <= part || arguments.operation != plan::Operation::kReduce) {
+    Result<engine::Request> request = collective::prepare(chooser_, arguments);
+    if (!request.ok()) return request.status();
+    requests_.push_back(std::move(*request));
+    return {};
+  }
+  // The whole is looked at first: nothing of a call that is refused may be sent.
+  CIUIC_RETURN_IF_ERROR(collective::prepare(chooser_, arguments).status());
+  const bool has_output = chooser_.rank() == arguments.root;
+  for (int64_t begin = 0; begin < count; begin += part) {
+    collective::Arguments of_part = arguments;
+    const size_t offset = static_cast<size_t>(begin) * size_of(arguments.input.dtype);
+    of_part.input.count = std::min(part, count - begin);
+    of_part.input.data = static_cast<const std::byte*>(arguments.input.data) + offset;
+    if (has_output) {
+      of_part.output.count = of_part.input.count;
+      of_part.output.data = static_cast<std::byte*>(arguments.output.data) + offset;
+    }
+    Result<engine::Request> request = collective::prepare(chooser_, of_part);
+    if (!request.ok()) return request.status();
+    requests_.push_back(std::move(*request));
+  }
+  return {};
+}
+
 Result<Work> NativeBackend::submit(const collective::Arguments& arguments) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (group_ == nullptr) return closed();
-  Result<engine::Request> request = collective::prepare(chooser_, arguments);
-  if (!request.ok()) return request.status();
+  CIUIC_RETURN_IF_ERROR(prepare(arguments));
   const int64_t asked_ms = arguments.options.timeout_ms;
-  request->timeout_ms = asked_ms >= 0 ? asked_ms : timeout_ms_;
+  const int64_t timeout_ms = asked_ms >= 0 ? asked_ms : timeout_ms_;
   const TimeNs now = now_ns();
-  request->deadline = deadline_after(now, request->timeout_ms);
-  return Work(driver_->submit(group_, std::move(*request), now, arguments.options.wait_follows));
+  for (engine::Request& request : requests_) {
+    request.timeout_ms = timeout_ms;
+    request.deadline = deadline_after(now, timeout_ms);
+  }
+  return Work(driver_->submit(group_, requests_, now, arguments.options.wait_follows));
 }
 
 void NativeBackend::progress() { driver_->nudge(); }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "backend/backend.h"
 #include "collective/chooser.h"
@@ -17,6 +18,7 @@ struct NativeOptions {
   engine::GroupHooks hooks;
   collective::Chooser chooser;
   int64_t timeout_ms = kDefaultTimeoutMs;
+  size_t buffer_size = kDefaultBufferSize;
 };
 
 class NativeBackend final : public Backend {
@@ -34,11 +36,15 @@ class NativeBackend final : public Backend {
   size_t link_bytes() override;
 
  private:
+  Status prepare(const collective::Arguments& arguments);
+
   std::shared_ptr<engine::Driver> driver_;
   std::mutex mutex_;  // guards what follows, and that calls are numbered in the order of submit()
   engine::Group* group_ = nullptr;  // null once closed
   collective::Chooser chooser_;
   int64_t timeout_ms_;
+  size_t buffer_size_;
+  std::vector<engine::Request> requests_;  // of the call that is being made
 };
 
 }  // namespace ciuic::backend
