@@ -110,8 +110,11 @@ class CiuicContext:
         return str(self.describe()["backend"])
 
     def describe(self) -> dict[str, Any]:
-        """What is in force: backend, ranks, hosts, transports, interface, store, secret, settings.
-        What is in force: backend, ranks, hosts, transports, interface, store, secret, settings."""
+        """What is in force: backend, ranks, hosts, layout, transports, interface, store, settings.
+
+        ``store_is_private`` tells whether the job's secret came from a place that others cannot
+        read; ``not_shm`` why peers of this host are not reached by shared memory.
+        """
         import json
 
         description: dict[str, Any] = json.loads(self._native.describe())
@@ -284,8 +287,7 @@ def _check_backend(backend: str) -> None:
 
 
 def _announce(context: CiuicContext) -> None:
-    """One line on stderr: under ``ciuic run`` (which sets CIUIC_SECRET), or where CIUIC_LOG says.
-    One line on stderr: under ``ciuic run`` (which sets CIUIC_SECRET), or where CIUIC_LOG says."""
+    """One line on stderr, under ``ciuic run`` (it sets CIUIC_SECRET) or where CIUIC_LOG says so."""
     if not os.environ.get("CIUIC_SECRET") and _native.config()["log_level"] == "warn":
         return
     with contextlib.suppress(OSError, ValueError):

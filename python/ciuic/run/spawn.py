@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``ciuic.spawn``: runs a function in several ranks of this machine, from a script or a notebook.
-``ciuic.spawn``: runs a function in several ranks of this machine, from a script or a notebook."""
+"""``ciuic.spawn``: runs a function in several ranks of this machine, of a script or a notebook."""
 
 from __future__ import annotations
 
