@@ -231,12 +231,14 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
     hashes_[pending->call] = hash_of(pending->output.data(), pending->output.size());
   }
   // From here on the memory is the caller's again.
-  Ended ended{pending->call, std::move(pending->output), 0};
-  spoil(pending->input.data(), pending->input.size(), random_.next());
+  Ended ended{pending->call, std::move(pending->input), std::move(pending->output), 0};
+  spoil(ended.input.data(), ended.input.size(), random_.next());
   spoil(ended.output.data(), ended.output.size(), random_.next());
   ended.hash = hash_of(ended.output.data(), ended.output.size());
   ended_ago_.push_back(std::move(ended));
-  if (ended_ago_.size() > 16) {
+  // The mutant that reads sent buffers too late shall find garbage, not freed memory.
+  const size_t most = scenario_->network.mutant == Mutant::kCompletionEarly ? SIZE_MAX : 16;
+  if (ended_ago_.size() > most) {
     check_untouched(ended_ago_.front());
     ended_ago_.pop_front();
   }

@@ -84,6 +84,7 @@ class Caller {
   };
   struct Ended {
     size_t call = 0;
+    GuardedBuffer input;
     GuardedBuffer output;
     uint64_t hash = 0;
   };

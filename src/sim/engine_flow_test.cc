@@ -103,8 +103,8 @@ TEST(EngineFlow, WindowOfOneChunk) {
 }
 
 TEST(EngineFlow, MessagesOverTheEagerLimit) {
-  sweep({engine::kEagerBytes / 4 + 1, 40'000}, [](Scenario* scenario) {
-    for (Call& call : scenario->groups[0].calls) call.chunk_bytes = kSimMaxPayload;
+  sweep({engine::kEagerBytes / 4 + 1, 17'000}, [](Scenario* scenario) {
+    for (Call& call : scenario->groups[0].calls) call.chunk_bytes = 64 * 1024;
   });
 }
 

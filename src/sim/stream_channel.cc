@@ -41,7 +41,8 @@ bool StreamChannel::complete(TimeNs until) {
   bool any = false;
   while (!completions_.empty() && completions_.front().at <= until) {
     const Completion& completion = completions_.front();
-    if (completion.counts && hash_of(completion.payload, completion.bytes) != completion.hash) {
+    if (completion.payload != nullptr &&
+        hash_of(completion.payload, completion.bytes) != completion.hash) {
       complain("a payload changed before it was sent");
     }
     if (completion.counts && !is_mutant(Mutant::kCompletionLost)) ++sent_;
@@ -70,8 +71,9 @@ bool StreamChannel::write() {
     pieces_.push_back({written_end_, arrival_time(bytes)});
     any = true;
     if (message.written < message.total) continue;
+    const bool is_callers = message.outgoing.counts && message.outgoing.own.empty();
     completions_.push_back({.at = world_->now() + options_.completion_delay,
-                            .payload = message.outgoing.payload,
+                            .payload = is_callers ? message.outgoing.payload : nullptr,
                             .bytes = message.bytes.size(),
                             .hash = message.hash,
                             .counts = message.outgoing.counts});

@@ -43,7 +43,7 @@ class StreamChannel final : public Channel {
   };
   struct Completion {
     TimeNs at = 0;
-    const std::byte* payload = nullptr;
+    const std::byte* payload = nullptr;  // the caller's, to be looked at once more
     size_t bytes = 0;
     uint64_t hash = 0;
     bool counts = true;
