@@ -160,7 +160,6 @@ void Caller::submit(TimeNs now) {
       call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
   staging_.push_back(
       staging_of(call, *request.plan, request.chunk_bytes, scenario_->groups[group_].window));
-  most_chunk_bytes_ = std::max(most_chunk_bytes_, request.chunk_bytes);
   request.timeout_ms = scenario_->timeout_ms;
   request.deadline = deadline_after(now, scenario_->timeout_ms);
   pending.deadline = request.deadline;
@@ -187,15 +186,15 @@ void Caller::act(TimeNs now, TimeNs* again) {
   while (next_call_ < calls().size() && now >= next_call_at_ &&
          static_cast<int>(pending_.size()) < pace_.in_flight) {
     submit(now);
+    *again = now;  // to step, as a driver does after a call
     next_call_at_ = now + (pace_.gap_max > 0 ? random_.between(0, pace_.gap_max) : 0);
     if (!pending_.back().work->done()) continue;
-    *again = now;  // it ended at the call
     if (!engine_->group_status(handle_).ok())
       end_->first_end_at = std::min(end_->first_end_at, now);
     return;
   }
   if (next_call_ < calls().size() && static_cast<int>(pending_.size()) < pace_.in_flight) {
-    *again = next_call_at_;
+    *again = std::min(*again, next_call_at_);
   }
   if (is_finished() && pace_.closes_early) close(now);
 }
@@ -339,9 +338,13 @@ size_t Caller::staging_bound() const {
   std::sort(bytes.rbegin(), bytes.rend());
   size_t bound = 0;
   for (size_t i = 0; i < bytes.size() && i < engine::kMaxActive; ++i) bound += bytes[i];
-  const size_t eager = 2 * std::min(most_chunk_bytes_, engine::kEagerBytes);
+  size_t eager = 128;
+  for (const Call& call : calls()) {
+    const size_t chunk = call.is_chosen ? engine::kEagerBytes : call.chunk_bytes;
+    eager = std::max(eager, 2 * std::min(chunk, engine::kEagerBytes));
+  }
   const size_t peers = scenario_->groups[group_].processes.size() - 1;
-  return bound + peers * engine::kEagerOperations * std::max<size_t>(eager, 64);
+  return bound + peers * engine::kEagerOperations * eager;
 }
 
 std::string Caller::pending_text() const {

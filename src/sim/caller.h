@@ -126,8 +126,7 @@ class Caller {
   std::deque<Ended> ended_ago_;
   std::vector<uint64_t> hashes_;
   std::vector<size_t> staging_;  // that each call may need
-  size_t most_chunk_bytes_ = 0;
-  Status error_;  // the group's
+  Status error_;                 // the group's
   TimeNs error_at_ = kNever;
   int ok_ = 0;
   int ended_ = 0;
