@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who a process is and where it meets its peers, by arguments and environment."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import ciuic
+import numpy
 import pytest
+import torch
 from ciuic import CiuicContext, rendezvous
 
 
@@ -102,3 +107,50 @@ def test_python_store_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(ciuic.CiuicError, match="on fire"):
         CiuicContext(world_size=2, rank=0, store=Broken(), timeout_s=1)
+
+
+class DictionaryStore:
+    """A user's own store: any object with ``set``, ``get`` and ``add``."""
+
+    name = "dictionary"
+
+    def __init__(self) -> None:
+        self._values: dict = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: bytes) -> None:
+        with self._changed:
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def get(self, key: str, timeout_ms: int) -> bytes:
+        with self._changed:
+            if not self._changed.wait_for(lambda: key in self._values, timeout_ms / 1000):
+                raise ciuic.TimeoutError(f"key {key!r} is not there")
+            return self._values[key]
+
+    def add(self, key: str, amount: int) -> int:
+        with self._changed:
+            self._values[key] = self._values.get(key, 0) + amount
+            return self._values[key]
+
+
+@pytest.mark.parametrize(
+    ("make_store", "name"),
+    [(torch.distributed.HashStore, "torch"), (DictionaryStore, "dictionary")],
+)
+def test_a_store_that_is_given(make_store, name: str) -> None:
+    """Two ranks, as threads of this process, meet in it."""
+    store = make_store()
+
+    def run(rank: int) -> None:
+        with CiuicContext(2, rank, store=store, group_name="pair", timeout_s=60) as context:
+            x = numpy.full(3, rank + 1.0)
+            context.all_reduce(x)
+            assert x.tolist() == [3, 3, 3]
+            assert context.describe()["store"] == name
+            assert context.describe()["store_is_private"] is False
+            context.barrier()
+
+    with ThreadPoolExecutor(2) as ranks:
+        list(ranks.map(run, range(2)))
