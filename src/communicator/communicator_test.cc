@@ -234,17 +234,40 @@ TEST(Communicator, JoinsAgainOnTheSameStore) {
 
 TEST(Communicator, RefusesAForkedChild) {
   Ranks ranks = join_all(2);
+  Result<Work> under_way = ranks[0]->barrier();
+  ASSERT_TRUE(under_way.ok());
   const pid_t child = fork();
   if (child == 0) {
-    const bool refused = ranks[0]->barrier().status().code() == StatusCode::kClosed;
+    bool refused = ranks[0]->barrier().status().code() == StatusCode::kClosed;
+    refused = refused && !under_way->done();
+    refused = refused && under_way->wait_for(60'000).code() == StatusCode::kClosed;
+    refused = refused && under_way->wait().code() == StatusCode::kClosed;
     _exit(refused ? 0 : 1);
   }
   int status = -1;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  EXPECT_TRUE(wait(ranks[1]->barrier()).ok());
+  EXPECT_TRUE(under_way->wait().ok());
   EXPECT_TRUE(
       on_all(2, [&](int rank) { return wait(ranks[static_cast<size_t>(rank)]->barrier()); })[0]
           .ok());
+}
+
+TEST(Communicator, LastWorkMayBeDroppedInAForkedChild) {
+  Ranks ranks = join_all(1);
+  Result<Work> last = ranks[0]->barrier();
+  ASSERT_TRUE(last.ok());
+  EXPECT_TRUE(last->wait().ok());
+  ranks.clear();
+  const pid_t child = fork();
+  if (child == 0) {
+    *last = Work();
+    _exit(0);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Communicator, RefusesWhatCannotBe) {

@@ -149,6 +149,7 @@ void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   operation->chunk_bytes = std::max(element, operation->request.chunk_bytes / element * element);
   group.next_deadline = std::min(group.next_deadline, operation->request.deadline);
   group.queued.push_back(operation);
+  ++group.unended;
 }
 
 }  // namespace ciuic::engine

@@ -30,7 +30,9 @@ static constexpr uint32_t kPassesPerTurn = 256;
 Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
   auto poller = posix::Poller::create();
   if (!poller.ok()) return poller.status();
-  std::shared_ptr<Driver> driver(new Driver(options, std::move(poller.value())));
+  std::shared_ptr<Driver> driver(new Driver(options, std::move(poller.value())), [](Driver* each) {
+    if (!each->is_of_parent()) delete each;
+  });
   driver->background_ = std::thread([raw = driver.get()] { raw->run_background(); });
   return driver;
 }
@@ -55,6 +57,8 @@ Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
   Lock lock(mutex_);
   Group* group = engine_.add_group(std::move(config));
   groups_.push_back({group, std::move(hooks)});
+  // Who sleeps now did so before there was this group.
+  if (armed_ && groups_.back().hooks.set_sleeping) groups_.back().hooks.set_sleeping(true);
   count_ranks();
   return group;
 }
@@ -97,6 +101,16 @@ void Driver::wake_watcher() {
   poller_->ring();
 }
 
+// To be called by who stepped while another thread sleeps in the poller: that one must hear of what
+// can still be done, and of slots that are held. What was read off the bell or the sockets here
+// does not wake it any more.
+void Driver::settle(TimeNs now) {
+  if (!watched_) return;
+  engine_.before_sleep();
+  set_armed(true);
+  if (step(now)) wake_watcher();
+}
+
 // Collects what the sockets have to say, without sleeping. Where this takes a ring that was meant
 // for the watcher, it rings again.
 bool Driver::look() {
@@ -107,7 +121,7 @@ bool Driver::look() {
 
 // Wakes those whose turn it may be now: for callers whose work has ended, and the next watcher.
 void Driver::leave() {
-  if (callers_ > 0 && watched_) wake_watcher();
+  if (watched_ && (callers_ > 0 || engine_.next_deadline() < watched_until_)) wake_watcher();
   if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
 }
 
@@ -118,8 +132,11 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
   contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
   contenders_.fetch_sub(1, std::memory_order_relaxed);
+  const int before = engine_.active();
   for (Request& request : requests) engine_.submit_part(group, std::move(request), now, work);
-  step(now);
+  if (engine_.active() < before) leave();  // it needs a peer that is gone: all have ended
+  const bool moved = step(now);
+  if (moved && (!wait_follows || work->done())) settle(now);
   if (wait_follows || work->done()) return work;
   if (watched_) {
     if (deadline < watched_until_) wake_watcher();
@@ -182,11 +199,7 @@ bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
     }
   }
   --spinners_;
-  if (watched_) {
-    // Somebody sleeps in the poller, and must be rung again from here on.
-    set_armed(true);
-    step(now);
-  }
+  settle(now);
   return work->done();
 }
 
@@ -213,6 +226,7 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
 }
 
 bool Driver::wait(WorkState* work, TimeNs deadline) {
+  if (is_of_parent()) return false;
   contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
   contenders_.fetch_sub(1, std::memory_order_relaxed);
@@ -224,7 +238,9 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
         watch(lock, work, deadline);
         continue;
       }
-      if (callers_ == 1) wake_watcher();  // the background thread is there, and makes room
+      // The background thread is there, and makes room; or a caller, who does not know of an
+      // earlier deadline.
+      if (callers_ == 1 || engine_.next_deadline() < watched_until_) wake_watcher();
       if (deadline == kNever) {
         parked_.wait(lock);
       } else {
@@ -238,10 +254,13 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
 }
 
 void Driver::nudge() {
+  if (is_of_parent()) return;
   Lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   look();
-  step(now_ns());
+  const TimeNs now = now_ns();
+  step(now);
+  settle(now);
 }
 
 void Driver::run_background() {

@@ -8,7 +8,9 @@
 // watch is free. The background thread watches only while operations are under way and no caller is
 // there; it never spins. Functions given to Work::on_done() run on threads for completions.
 //
-// Any thread may call. Lives as long as a communicator or a Work refers to it.
+// Any thread may call. Lives as long as a communicator or a Work refers to it. In a forked child it
+// has no threads, and shares its links with the parent: there it does nothing, and is not
+// destroyed.
 #pragma once
 
 #include <atomic>
@@ -20,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/fork.h"
 #include "drivers/posix/poller.h"
 #include "engine/completions.h"
 #include "engine/engine.h"
@@ -60,6 +63,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool wait(WorkState* work, TimeNs deadline) override;
   void nudge() override;
   void complete(std::function<void()> fn) override;
+  bool is_of_parent() const override { return made_in_ != fork_generation(); }
 
   size_t staging_bytes() const { return staging_.held(); }
   size_t link_bytes(const Group* group);
@@ -80,10 +84,12 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   void watch(Lock& lock, const WorkState* work, TimeNs until);
   void set_armed(bool armed);
   void wake_watcher();
+  void settle(TimeNs now);
   bool look();
   void leave();
   void run_background();
 
+  const uint32_t made_in_ = fork_generation();
   DriverOptions options_;
   std::unique_ptr<posix::Poller> poller_;
   memory::StagingPool staging_;

@@ -5,11 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <future>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -27,8 +31,33 @@ struct Inbox {
   };
   std::mutex mutex;
   std::deque<Message> messages;
+  std::optional<uint32_t> withheld;  // messages of this operation stay on their way
+  bool lost = false;                 // the other side is gone
   bool sleeping = false;
+  int slept = 0;  // times that it began to
   posix::Poller* poller = nullptr;
+
+  void set_sleeping(bool now) {
+    std::lock_guard<std::mutex> lock(mutex);
+    sleeping = now;
+    if (now) ++slept;
+  }
+
+  // Until it sleeps, and has begun to after it did so for the nth time. Returns how often it has.
+  int until_asleep(int n = 0) {
+    while (true) {
+      std::unique_lock<std::mutex> lock(mutex);
+      if (sleeping && slept > n) return slept;
+      lock.unlock();
+      std::this_thread::yield();
+    }
+  }
+
+  void put(const wire::Header& header, std::span<const std::byte> payload) {
+    std::lock_guard<std::mutex> lock(mutex);
+    messages.push_back({header, {payload.begin(), payload.end()}});
+    if (sleeping) poller->ring();
+  }
 };
 
 // A link through two queues in one process; copies payloads at once.
@@ -39,22 +68,27 @@ class QueueLink final : public transport::Link {
 
   const char* transport() const override { return "queue"; }
   size_t max_payload() const override { return wire::kMaxPayloadBytes; }
-  bool progress() override { return false; }
+  bool progress() override {
+    std::lock_guard<std::mutex> lock(in_->mutex);
+    if (in_->lost && status_.ok()) status_ = Status(StatusCode::kPeerLost, "its process has ended");
+    return false;
+  }
   const Status& status() const override { return status_; }
   bool can_send(size_t) override { return true; }
   void send(const wire::Header& header, const std::byte* payload,
             transport::Publication*) override {
     ++sent_;
-    std::lock_guard<std::mutex> lock(out_->mutex);
-    out_->messages.push_back({header, {payload, payload + header.payload_bytes}});
-    if (out_->sleeping) out_->poller->ring();
+    out_->put(header, {payload, header.payload_bytes});
   }
   uint64_t sent() const override { return sent_; }
   bool receive(transport::Arrival* arrival) override {
     std::lock_guard<std::mutex> lock(in_->mutex);
-    if (in_->messages.empty()) return false;
-    held_.push_back(std::move(in_->messages.front()));
-    in_->messages.pop_front();
+    const auto next = std::find_if(
+        in_->messages.begin(), in_->messages.end(),
+        [&](const Inbox::Message& message) { return message.header.sequence != in_->withheld; });
+    if (next == in_->messages.end()) return false;
+    held_.push_back(std::move(*next));
+    in_->messages.erase(next);
     arrival->header = held_.back().header;
     arrival->data = held_.back().payload.data();
     arrival->token = held_.size();
@@ -76,25 +110,17 @@ class QueueLink final : public transport::Link {
 class TwoDrivers : public testing::Test {
  protected:
   void SetUp() override {
-    std::shared_ptr<Inbox> inbox[2] = {std::make_shared<Inbox>(), std::make_shared<Inbox>()};
+    for (auto& inbox : inbox_) inbox = std::make_shared<Inbox>();
     for (int rank = 0; rank < 2; ++rank) {
       auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = spin_us()});
       ASSERT_TRUE(driver.ok());
       driver_[rank] = *driver;
-      inbox[rank]->poller = driver_[rank]->poller();
+      inbox_[rank]->poller = driver_[rank]->poller();
       GroupConfig config;
       config.rank = rank;
       config.links.resize(2);
-      config.links[1 - rank] = std::make_unique<QueueLink>(inbox[rank], inbox[1 - rank]);
-      group_[rank] = driver_[rank]->add_group(std::move(config),
-                                              {.set_sleeping =
-                                                   [in = inbox[rank]](bool sleeping) {
-                                                     std::lock_guard<std::mutex> lock(in->mutex);
-                                                     in->sleeping = sleeping;
-                                                   },
-                                               .has_sockets = false,
-                                               .local_ranks = 2,
-                                               .local_cores = 2});
+      config.links[1 - rank] = std::make_unique<QueueLink>(inbox_[rank], inbox_[1 - rank]);
+      group_[rank] = driver_[rank]->add_group(std::move(config), hooks_of(inbox_[rank]));
       plan_[rank] = std::make_shared<const plan::Plan>(
           plan::make(plan::Operation::kAllReduce, plan::Algorithm::kOneShot,
                      plan::Layout::one_host(2), rank, 0));
@@ -108,6 +134,13 @@ class TwoDrivers : public testing::Test {
   }
 
   virtual int64_t spin_us() const { return -1; }
+
+  static GroupHooks hooks_of(const std::shared_ptr<Inbox>& inbox) {
+    return {.set_sleeping = [inbox](bool sleeping) { inbox->set_sleeping(sleeping); },
+            .has_sockets = false,
+            .local_ranks = 2,
+            .local_cores = 2};
+  }
 
   Work all_reduce(int rank, int64_t* value, bool wait_follows, int64_t timeout_ms = 60'000) {
     Request request;
@@ -123,6 +156,7 @@ class TwoDrivers : public testing::Test {
     return Work(driver_[rank]->submit(group_[rank], {&request, 1}, now, wait_follows));
   }
 
+  std::shared_ptr<Inbox> inbox_[2];
   std::shared_ptr<Driver> driver_[2];
   Group* group_[2] = {nullptr, nullptr};
   std::shared_ptr<const plan::Plan> plan_[2];
@@ -230,6 +264,119 @@ TEST_F(TwoDrivers, RemovingAGroupEndsItsWaits) {
   std::thread waiter([&] { EXPECT_EQ(work.wait().code(), StatusCode::kAborted); });
   driver_[0]->remove_group(std::exchange(group_[0], nullptr));
   waiter.join();
+}
+
+// A generous limit stands for "never".
+constexpr int64_t kLongMs = 30'000;
+
+std::future<Status> waiting_for(Work work) {
+  return std::async(std::launch::async, [work = std::move(work)]() mutable { return work.wait(); });
+}
+
+bool is_over(const std::future<Status>& wait) {
+  return wait.wait_for(std::chrono::milliseconds(kLongMs)) == std::future_status::ready;
+}
+
+TEST_F(TwoDriversThatSleep, APeerThatDiesEndsTheWaitOfASleeper) {
+  int64_t value = 1;
+  Work work = all_reduce(0, &value, true);
+  std::thread waiter([&] {
+    EXPECT_EQ(work.wait_for(kLongMs).code(), StatusCode::kPeerLost) << work.status().message();
+  });
+  inbox_[0]->until_asleep();
+  {
+    std::lock_guard<std::mutex> lock(inbox_[0]->mutex);
+    inbox_[0]->lost = true;
+  }
+  driver_[0]->poller()->ring();  // as the end of its socket does
+  waiter.join();
+}
+
+TEST_F(TwoDriversThatSleep, AWaitEndsBeforeThatOfAnEarlierOperation) {
+  int64_t value[2][2] = {{1, 2}, {10, 20}};
+  inbox_[0]->withheld = 0;
+  Work earlier = all_reduce(0, &value[0][0], true);
+  Work later = all_reduce(0, &value[0][1], true);
+  std::thread sleeper([&] { EXPECT_TRUE(earlier.wait().ok()); });
+  const int slept = inbox_[0]->until_asleep();
+  std::future<Status> parked = waiting_for(later);
+  inbox_[0]->until_asleep(slept);  // the other has looked, and let the first sleep on
+  for (int64_t& each : value[1]) EXPECT_TRUE(all_reduce(1, &each, true).wait().ok());
+  EXPECT_TRUE(is_over(parked));
+  EXPECT_FALSE(earlier.done());
+  {
+    std::lock_guard<std::mutex> lock(inbox_[0]->mutex);
+    inbox_[0]->withheld.reset();
+  }
+  driver_[0]->poller()->ring();
+  sleeper.join();
+  EXPECT_TRUE(parked.get().ok());
+  EXPECT_EQ(value[0][0], 11);
+  EXPECT_EQ(value[0][1], 22);
+}
+
+TEST_F(TwoDriversThatSleep, ADeadlineIsKeptWhileAnotherThreadSleepsLonger) {
+  int64_t value[2] = {1, 2};
+  Work patient = all_reduce(0, &value[0], true);
+  std::thread sleeper([&] { EXPECT_EQ(patient.wait_for(kLongMs).code(), StatusCode::kTimeout); });
+  inbox_[0]->until_asleep();
+  const Status status = all_reduce(0, &value[1], true, 50).wait_for(kLongMs);
+  EXPECT_NE(status.message().find("within 50 ms"), std::string::npos) << status.message();
+  sleeper.join();
+}
+
+TEST_F(TwoDriversThatSleep, AGroupThatComesWhileAThreadSleepsIsRungToo) {
+  int64_t value[2] = {1, 2};
+  Work work = all_reduce(0, &value[0], true);
+  std::thread sleeper([&] { EXPECT_TRUE(work.wait().ok()); });
+  inbox_[0]->until_asleep();
+  auto inbox = std::make_shared<Inbox>();
+  GroupConfig config;
+  config.links.resize(1);
+  Group* group = driver_[0]->add_group(std::move(config), hooks_of(inbox));
+  EXPECT_TRUE(inbox->sleeping);
+  EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
+  sleeper.join();
+  driver_[0]->remove_group(group);
+}
+
+// Rank 0 of three; the other two are only what the test says that they sent.
+TEST(OneOfThree, ACallThatNeedsAPeerThatIsGoneEndsTheWaitsOfOthers) {
+  auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = 0});
+  ASSERT_TRUE(driver.ok());
+  auto inbox = std::make_shared<Inbox>();
+  inbox->poller = (*driver)->poller();
+  GroupConfig config;
+  config.links.resize(3);
+  config.links[1] = std::make_unique<QueueLink>(inbox, std::make_shared<Inbox>());
+  config.links[2] =
+      std::make_unique<QueueLink>(std::make_shared<Inbox>(), std::make_shared<Inbox>());
+  Group* group = (*driver)->add_group(
+      std::move(config), {.set_sleeping = [inbox](bool now) { inbox->set_sleeping(now); }});
+  wire::Header goodbye;
+  goodbye.type = wire::MessageType::kGoodbye;
+  inbox->put(goodbye, {});
+
+  int64_t value = 0;
+  const auto call = [&](plan::Operation operation, plan::Algorithm algorithm, int root) {
+    Request request;
+    request.operation = plan::name_of(operation);
+    request.plan = std::make_shared<const plan::Plan>(
+        plan::make(operation, algorithm, plan::Layout::one_host(3), 0, root));
+    request.input = request.output = reinterpret_cast<std::byte*>(&value);
+    request.count = 1;
+    request.dtype = DataType::kInt64;
+    return Work((*driver)->submit(group, {&request, 1}, now_ns(), true));
+  };
+  Work without = call(plan::Operation::kBroadcast, plan::Algorithm::kDirect, 2);
+  std::future<Status> sleeper = waiting_for(without);
+  inbox->until_asleep();
+  Work with = call(plan::Operation::kAllReduce, plan::Algorithm::kOneShot, 0);
+  EXPECT_EQ(with.status().code(), StatusCode::kPeerLost);
+  EXPECT_NE(with.status().message().find("rank 1"), std::string::npos) << with.status().message();
+  EXPECT_TRUE(is_over(sleeper));
+  (*driver)->remove_group(group);
+  EXPECT_EQ(sleeper.get().code(), StatusCode::kPeerLost);
 }
 
 TEST_F(TwoDrivers, AWorkOutlivesItsDriver) {

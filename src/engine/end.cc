@@ -33,6 +33,7 @@ static void end(Group& group, Operation* operation, Status status) {
   operation->program.reset();
   operation->work = nullptr;
   group.spare.emplace_back(operation);
+  --group.unended;
   work->finish(std::move(status));
   work->release();
 }

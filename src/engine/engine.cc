@@ -110,7 +110,7 @@ static bool step_group(Group& group, TimeNs now) {
   }
   if (any || ++group.passes % kPassesBetweenLooks == 0) check_links(group);
   check_deadlines(group, now);
-  return any;
+  return any || !group.status.ok();
 }
 
 bool Engine::step(TimeNs now) {
@@ -126,14 +126,13 @@ void Engine::before_sleep() {
     for (Operation* operation : group->active) {
       if (operation != nullptr && operation->held_slots > 0) stage_held(*group, *operation);
     }
+    group->passes = kPassesBetweenLooks - 1;
   }
 }
 
 int Engine::active() const {
   int count = 0;
-  for (const auto& group : state_->groups) {
-    if (group->status.ok()) count += static_cast<int>(group->next_sequence - group->lowest);
-  }
+  for (const auto& group : state_->groups) count += group->unended;
   return count;
 }
 

@@ -101,10 +101,11 @@ class Engine {
   // Returns whether anything moved.
   bool step(TimeNs now);
 
-  // To be called before a thread sleeps: gives back the peers' slots that are still held.
+  // To be called before a thread sleeps, and before one more step: gives back the peers' slots that
+  // are still held, and lets that step look at the links, which may have failed unseen.
   void before_sleep();
 
-  int active() const;            // operations started or queued, in all groups
+  int active() const;            // operations started or queued and not ended, in all groups
   TimeNs next_deadline() const;  // kNever where there is none
 
   size_t link_bytes(const Group* group) const;

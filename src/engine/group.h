@@ -119,6 +119,7 @@ class Group {
   uint32_t lowest = 0;                          // all operations before this one have ended here
   std::array<Operation*, kMaxActive> active{};  // by sequence modulo kMaxActive
   std::deque<Operation*> queued;                // in order, after the active ones
+  int unended = 0;                              // of both; some end before the lowest does
   std::vector<EarlyChunk> early;
   std::vector<std::unique_ptr<Operation>> spare;
 

@@ -57,15 +57,22 @@ Work::~Work() {
   if (state_ != nullptr) state_->release();
 }
 
+static Status forked() {
+  return {StatusCode::kClosed,
+          "wait: this process was forked from the one that called the operation, and cannot wait "
+          "for it"};
+}
+
 Status Work::wait() {
   if (state_ == nullptr) return {};
-  if (!state_->done()) state_->driver()->wait(state_, kNever);
+  if (!state_->done() && !state_->driver()->wait(state_, kNever)) return forked();
   return state_->status();
 }
 
 Status Work::wait_for(int64_t timeout_ms) {
   if (state_ == nullptr) return {};
   if (!state_->done() && !state_->driver()->wait(state_, deadline_after(now_ns(), timeout_ms))) {
+    if (state_->driver()->is_of_parent()) return forked();
     return {StatusCode::kTimeout, "waited " + std::to_string(timeout_ms) +
                                       " ms; the operation has not ended and goes on"};
   }

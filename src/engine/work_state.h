@@ -31,6 +31,9 @@ class WorkDriver {
 
   // Calls `fn` on a thread for completions.
   virtual void complete(std::function<void()> fn) = 0;
+
+  // In a child that was forked from the process of the driver: nothing moves there.
+  virtual bool is_of_parent() const = 0;
 };
 
 class WorkState {
