@@ -67,6 +67,9 @@ void bind_info(nb::module_& module) {
   module.def("abi", [] { return ciuic::abi(); });
   module.def("config", &config, "The settings that Python needs itself.");
   module.def("settings_json", [] { return config_or_raise().to_json(); });
+  module.def(
+      "settings_warnings", [] { return config_or_raise().warnings; },
+      "About variables that are no settings.");
   module.def("parse_size", &parse_size, nb::arg("text"), "Bytes of 64M, 1K, 100; None else.");
   module.def("format_size", &format_size, nb::arg("bytes"));
   module.def("host", &host);

@@ -117,6 +117,14 @@ def test_info(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "abab" not in result.stdout
 
 
+def test_info_warns_of_what_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(runner.invoke(app, ["info", "--json"]).stdout)["warnings"] == []
+    monkeypatch.setenv("CIUIC_TRANSPROT", "tcp")
+    (warning,) = json.loads(runner.invoke(app, ["info", "--json"]).stdout)["warnings"]
+    assert "did you mean CIUIC_TRANSPORT?" in warning
+    assert "warning: CIUIC_TRANSPROT" in runner.invoke(app, ["info"]).stdout
+
+
 def test_info_names_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CIUIC_TRANSPORT", "pigeon")
     result = runner.invoke(app, ["info"])

@@ -40,6 +40,7 @@ def collect() -> dict[str, Any]:
         "simd": _native.simd_target(),
         "interfaces": _native.interfaces(),
         "settings": json.loads(_native.settings_json()),
+        "warnings": _native.settings_warnings(),
     }
 
 
@@ -83,3 +84,5 @@ def _print(facts: dict[str, Any]) -> None:
             Text(f"{setting['help']} ({setting['allowed']})"),
         )
     console.print(table)
+    for warning in facts["warnings"]:
+        console.print(f"warning: {warning}", markup=False, soft_wrap=True)
