@@ -158,20 +158,36 @@ def test_closed(ctx: CiuicContext) -> None:
         ctx.barrier()
 
 
-def test_after_fork(ctx: CiuicContext) -> None:
-    x = torch.ones(2)
-    ctx.all_reduce(x)
+def refused_in_a_child(call) -> bool:
+    """Whether a forked child is told, by ``ClosedError``, that the fork is the reason."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            ctx.all_reduce(x)
+            call()
         except ciuic.ClosedError as error:
             code = 0 if "fork" in str(error) else 2
         finally:
             os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_after_fork(ctx: CiuicContext) -> None:
+    x = torch.ones(2)
+    ctx.all_reduce(x)
+    assert refused_in_a_child(lambda: ctx.all_reduce(x))
     ctx.all_reduce(x)  # the parent's is as it was
+
+
+def test_default_context_after_fork(monkeypatch: pytest.MonkeyPatch, no_launcher: None) -> None:
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("ciuic.context._default", None)
+    with ciuic.default_context() as context:
+        assert ciuic.default_context() is context
+        ciuic.barrier()
+        assert refused_in_a_child(ciuic.barrier)
+        ciuic.barrier()
 
 
 def test_dropped_contexts_leave_nothing(no_launcher: None) -> None:
