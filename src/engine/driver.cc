@@ -67,6 +67,7 @@ void Driver::remove_group(Group* group) {
   Lock lock(mutex_);
   std::erase_if(groups_, [group](const HookedGroup& held) { return held.group == group; });
   engine_.remove_group(group);
+  staging_.trim();
   count_ranks();
   leave();
 }

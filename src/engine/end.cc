@@ -228,8 +228,8 @@ void check_gone(Group& group, int peer) {
                         peer, name, operation->sequence)});
     } else {
       fail(group, {status.code(),
-                   fmt::format("rank {}: {}, while rank {} was in {} (operation {})", peer,
-                               status.message(), group.config.rank, name, operation->sequence)});
+                   fmt::format("{}, while rank {} was in {} (operation {})", status.message(),
+                               group.config.rank, name, operation->sequence)});
     }
     return;
   }

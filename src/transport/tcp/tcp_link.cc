@@ -197,6 +197,8 @@ void TcpLink::close() {
   if (closed_) return;
   closed_ = true;
   options_.acceptor->forget(options_.peer, this);
+  // The last link of a group takes the listeners along: who connects late is refused at once.
+  options_.acceptor.reset();
   if (getpid() != pid_) {
     // A forked child shares socket and epoll with its parent: it may only let go.
     connector_.forget();
