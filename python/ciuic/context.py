@@ -287,9 +287,7 @@ def _check_backend(backend: str) -> None:
 
 
 def _announce(context: CiuicContext) -> None:
-    """One line on stderr, under ``ciuic run`` (it sets CIUIC_SECRET) or where CIUIC_LOG says so."""
-    if not os.environ.get("CIUIC_SECRET") and _native.config()["log_level"] == "warn":
-        return
+    """One line on stderr, for the first group of a process that has more than one rank."""
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(start_line(context.describe()) + "\n")
         sys.stderr.flush()

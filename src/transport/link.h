@@ -41,9 +41,9 @@ class Link {
   // Does what input and output can be done now. Returns whether anything moved.
   virtual bool progress() = 0;
 
-  // Ok, also while still connecting; else kPeerLost, kPermission or kSystem, for good, with a message
-  // that begins with the peer, such as "rank 3 (host b) is gone". What had
-  // arrived before a failure can still be received.
+  // Ok, also while still connecting; else kPeerLost, kPermission or kSystem, for good, with a
+  // message that begins with the peer, such as "rank 3 (host b) is gone". What had arrived before a
+  // failure can still be received.
   virtual const Status& status() const = 0;
 
   // Whether send() of one message with `payload_bytes` is possible now. A link that is still
