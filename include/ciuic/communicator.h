@@ -73,7 +73,7 @@ class CIUIC_EXPORT Communicator {
 
   MemoryUsage memory_usage() const;
 
-  // One JSON object: backend, ranks, hosts, transports, interface, store, secret, settings.
+  // One JSON object: backend, ranks, hosts, transports, interface, store, settings, and more.
   std::string describe() const;
 
   struct State;  // src/communicator/state.h

@@ -300,6 +300,17 @@ static Status join_group(Joining* joining, Joined* joined) {
   return make_links(joining, joined);
 }
 
+// What to do where ranks did not come.
+static Status with_advice(const Status& status, const CommunicatorOptions& options,
+                          const std::string& store_name) {
+  if (status.code() != StatusCode::kTimeout) return status;
+  return {
+      status.code(),
+      fmt::format("{}. Look whether all ranks were started, with this store ({}) and group name "
+                  "(\"{}\"); timeout_ms (timeout_s in Python) allows more than these {} ms.",
+                  status.message(), store_name, options.group_name, options.timeout_ms)};
+}
+
 Result<Joined> join(const CommunicatorOptions& options, const Config& config,
                     const topology::Host& host, posix::Poller* poller) {
   const TimeNs start = now_ns();
@@ -327,7 +338,8 @@ Result<Joined> join(const CommunicatorOptions& options, const Config& config,
                     .assembly = nullptr,
                     .reachable = {},
                     .local = {}};
-    CIUIC_RETURN_IF_ERROR(join_group(&joining, &joined));
+    const Status status = join_group(&joining, &joined);
+    if (!status.ok()) return with_advice(status, options, joined.store_name);
     joined.interface_name = joining.listeners.interface_name;
   }
   joined.took_ns = now_ns() - start;
