@@ -89,7 +89,8 @@ test: lint unit asan tsan
 	$(bin)/pytest -m 'not nightly'
 
 nightly: test
-	build/release/src/ciuic_sim --seeds 5000
+	build/release/src/ciuic_sim --seeds 100000
+	build/release/src/ciuic_sim --seeds 100 --ranks 32..200
 	$(bin)/pytest -m nightly
 
 .PHONY: clean distclean
