@@ -67,7 +67,8 @@ class Work:
     def wait_for(self, timeout_ms: int) -> bool: ...
     def done(self) -> bool: ...
 
-# With `keep` None an operation blocks, else it gives its Work, which holds `keep`.
+# With `keep` None an operation blocks, else it gives its Work, which holds `keep`. `wait_follows`:
+# the caller waits for it at once.
 class Communicator:
     @property
     def rank(self) -> int: ...
@@ -75,11 +76,27 @@ class Communicator:
     def size(self) -> int: ...
     @overload
     def all_reduce(
-        self, input: int, output: int, count: int, dtype: int, op: int, timeout_ms: int, keep: None
+        self,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        op: int,
+        timeout_ms: int,
+        keep: None,
+        wait_follows: bool = False,
     ) -> None: ...
     @overload
     def all_reduce(
-        self, input: int, output: int, count: int, dtype: int, op: int, timeout_ms: int, keep: Any
+        self,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        op: int,
+        timeout_ms: int,
+        keep: Any,
+        wait_follows: bool = False,
     ) -> Work: ...
     def reduce(
         self,
@@ -91,12 +108,27 @@ class Communicator:
         root: int,
         timeout_ms: int,
         keep: Any,
+        wait_follows: bool = False,
     ) -> Work: ...
     def broadcast(
-        self, address: int, count: int, dtype: int, root: int, timeout_ms: int, keep: Any
+        self,
+        address: int,
+        count: int,
+        dtype: int,
+        root: int,
+        timeout_ms: int,
+        keep: Any,
+        wait_follows: bool = False,
     ) -> Work: ...
     def all_gather(
-        self, input: int, output: int, count: int, dtype: int, timeout_ms: int, keep: Any
+        self,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        timeout_ms: int,
+        keep: Any,
+        wait_follows: bool = False,
     ) -> Work: ...
     @overload
     def barrier(self, timeout_ms: int, keep: None) -> None: ...

@@ -134,7 +134,7 @@ def reduce(
 
     Cost: ``nbytes`` sent per rank at most. Source: ``Communicator::reduce``.
     """
-    return reduce_async(x, dst, op, context, timeout_s=timeout_s).wait()
+    return _reduce(x, dst, op, context, timeout_s, blocking=True).wait()
 
 
 def reduce_async(
@@ -146,22 +146,7 @@ def reduce_async(
     timeout_s: float | None = None,
 ) -> Handle:
     """Start what :func:`reduce` does, and return at once; ``wait()`` gives its result."""
-    context = contexts.of(context)
-    timeout_ms = contexts.milliseconds(timeout_s)
-    op_number = op_code(op)
-    _check_rank("dst", dst, context)
-    buffer = Buffer(x, writes=False)
-    check_reducible(buffer.code, op_number)
-    address, count, dtype = buffer.place()
-    result = None
-    target = 0
-    if context.rank == dst:
-        result = buffer.empty(buffer.kind.shape(buffer.array))
-        target = buffer.kind.address(result, True)
-    work = context._native.reduce(
-        address, target, count, dtype, op_number, dst, timeout_ms, (x, buffer, result)
-    )
-    return Handle((work,), result)
+    return _reduce(x, dst, op, context, timeout_s, blocking=False)
 
 
 def broadcast(
@@ -183,28 +168,14 @@ def broadcast(
 
     Cost: ``nbytes`` sent per rank at most. Source: ``Communicator::broadcast``.
     """
-    return broadcast_async(x, src, context, timeout_s=timeout_s).wait()
+    return _broadcast(x, src, context, timeout_s, blocking=True).wait()
 
 
 def broadcast_async(
     x: Any, src: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
 ) -> Handle:
     """Start what :func:`broadcast` does, and return at once."""
-    context = contexts.of(context)
-    timeout_ms = contexts.milliseconds(timeout_s)
-    _check_rank("src", src, context)
-    if not buffers.is_array(x):
-        arrays = buckets.unique(_arrays_of(x))
-        merged = buckets.Merged(arrays, mixed_dtypes=buffers.parameters_among(arrays) > 0)
-        packed = [buckets.Bucket(group) for group in merged.groups]
-        works = [
-            context._native.broadcast(*bucket.place, src, timeout_ms, (arrays, bucket, merged))
-            for bucket in packed
-        ]
-        return Handle(works, x, _finisher(packed, merged))
-    buffer = Buffer(x, writes=True)
-    work = context._native.broadcast(*buffer.place(), src, timeout_ms, (x, buffer))
-    return Handle((work,), x, buffer.finish)
+    return _broadcast(x, src, context, timeout_s, blocking=False)
 
 
 def all_gather(
@@ -225,7 +196,7 @@ def all_gather(
 
     Cost: ``(n - 1) * nbytes`` sent per rank. Source: ``Communicator::all_gather``.
     """
-    result: list[Any] = all_gather_async(x, context, timeout_s=timeout_s).wait()
+    result: list[Any] = _all_gather(x, context, timeout_s, blocking=True).wait()
     return result
 
 
@@ -233,16 +204,7 @@ def all_gather_async(
     x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
 ) -> Handle:
     """Start what :func:`all_gather` does, and return at once; ``wait()`` gives its result."""
-    context = contexts.of(context)
-    timeout_ms = contexts.milliseconds(timeout_s)
-    buffer = Buffer(x, writes=False)
-    address, count, dtype = buffer.place()
-    gathered = buffer.empty((context.world_size, *buffer.kind.shape(buffer.array)))
-    target = buffer.kind.address(gathered, True)
-    work = context._native.all_gather(
-        address, target, count, dtype, timeout_ms, (x, buffer, gathered)
-    )
-    return Handle((work,), buffer.kind.rows(gathered))
+    return _all_gather(x, context, timeout_s, blocking=False)
 
 
 def barrier(context: CiuicContext | None = None, *, timeout_s: float | None = None) -> None:
@@ -254,6 +216,75 @@ def barrier_async(context: CiuicContext | None = None, *, timeout_s: float | Non
     """Start what :func:`barrier` does, and return at once."""
     work = contexts.of(context)._native.barrier(contexts.milliseconds(timeout_s), ())
     return Handle((work,), None)
+
+
+def _reduce(
+    x: Any,
+    dst: int,
+    op: ReduceOp,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    *,
+    blocking: bool,
+) -> Handle:
+    context = contexts.of(context)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    op_number = op_code(op)
+    _check_rank("dst", dst, context)
+    buffer = Buffer(x, writes=False)
+    check_reducible(buffer.code, op_number)
+    address, count, dtype = buffer.place()
+    result = None
+    target = 0
+    if context.rank == dst:
+        result = buffer.empty(buffer.kind.shape(buffer.array))
+        target = buffer.kind.address(result, True)
+    work = context._native.reduce(
+        address, target, count, dtype, op_number, dst, timeout_ms, (x, buffer, result), blocking
+    )
+    return Handle((work,), result)
+
+
+def _broadcast(
+    x: Any,
+    src: int,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    *,
+    blocking: bool,
+) -> Handle:
+    context = contexts.of(context)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    _check_rank("src", src, context)
+    if not buffers.is_array(x):
+        arrays = buckets.unique(_arrays_of(x))
+        merged = buckets.Merged(arrays, mixed_dtypes=buffers.parameters_among(arrays) > 0)
+        packed = [buckets.Bucket(group) for group in merged.groups]
+        works = [
+            context._native.broadcast(
+                *bucket.place, src, timeout_ms, (arrays, bucket, merged), blocking
+            )
+            for bucket in packed
+        ]
+        return Handle(works, x, _finisher(packed, merged))
+    buffer = Buffer(x, writes=True)
+    work = context._native.broadcast(*buffer.place(), src, timeout_ms, (x, buffer), blocking)
+    return Handle((work,), x, buffer.finish)
+
+
+def _all_gather(
+    x: Any, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+) -> Handle:
+    context = contexts.of(context)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    buffer = Buffer(x, writes=False)
+    address, count, dtype = buffer.place()
+    gathered = buffer.empty((context.world_size, *buffer.kind.shape(buffer.array)))
+    target = buffer.kind.address(gathered, True)
+    work = context._native.all_gather(
+        address, target, count, dtype, timeout_ms, (x, buffer, gathered), blocking
+    )
+    return Handle((work,), buffer.kind.rows(gathered))
 
 
 def _check_rank(name: str, rank: int, context: CiuicContext) -> None:
@@ -333,7 +364,14 @@ def _all_reduce_merged(
         address, count, dtype = bucket.place
         works.append(
             context._native.all_reduce(
-                address, address, count, dtype, op_number, timeout_ms, (arrays, bucket, merged)
+                address,
+                address,
+                count,
+                dtype,
+                op_number,
+                timeout_ms,
+                (arrays, bucket, merged),
+                blocking,
             )
         )
         packed.append(bucket)

@@ -71,12 +71,13 @@ class PyCommunicator {
     return make_work(std::move(*work), communicator_, std::move(keep));
   }
 
-  // With `keep` None an operation blocks and gives None, else it gives its Work.
+  // With `keep` None an operation blocks and gives None, else it gives its Work. `wait_follows`:
+  // the caller waits for it at once.
   template <typename Call>
-  nb::object run_or_start(nb::object keep, int64_t timeout_ms, Call call) {
+  nb::object run_or_start(nb::object keep, int64_t timeout_ms, bool wait_follows, Call call) {
     OperationOptions options;
     options.timeout_ms = timeout_ms;
-    options.wait_follows = keep.is_none();
+    options.wait_follows = keep.is_none() || wait_follows;
     const auto with_options = [&](Communicator& communicator) {
       return call(communicator, options);
     };
@@ -151,8 +152,8 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
 }
 
 nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
-                      int dtype, int op, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms,
+                      int dtype, int op, int64_t timeout_ms, nb::object keep, bool wait_follows) {
+  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.all_reduce(input_at(input, count, dtype),
                                                             output_at(output, count, dtype),
@@ -161,8 +162,8 @@ nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, i
 }
 
 nb::object reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count, int dtype,
-                  int op, int root, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms,
+                  int op, int root, int64_t timeout_ms, nb::object keep, bool wait_follows) {
+  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
                            [&](Communicator& communicator, const OperationOptions& options) {
                              const int64_t output_count = communicator.rank() == root ? count : 0;
                              return communicator.reduce(input_at(input, count, dtype),
@@ -172,8 +173,8 @@ nb::object reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64
 }
 
 nb::object broadcast(PyCommunicator& self, uintptr_t address, int64_t count, int dtype, int root,
-                     int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms,
+                     int64_t timeout_ms, nb::object keep, bool wait_follows) {
+  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.broadcast(output_at(address, count, dtype), root,
                                                            options);
@@ -181,8 +182,8 @@ nb::object broadcast(PyCommunicator& self, uintptr_t address, int64_t count, int
 }
 
 nb::object all_gather(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
-                      int dtype, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms,
+                      int dtype, int64_t timeout_ms, nb::object keep, bool wait_follows) {
+  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.all_gather(
                                  input_at(input, count, dtype),
@@ -191,7 +192,7 @@ nb::object all_gather(PyCommunicator& self, uintptr_t input, uintptr_t output, i
 }
 
 nb::object barrier(PyCommunicator& self, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms,
+  return self.run_or_start(std::move(keep), timeout_ms, false,
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.barrier(options);
                            });
@@ -221,14 +222,17 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("all_reduce", &all_reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"), nb::arg("keep").none())
+           nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"), nb::arg("keep").none(),
+           nb::arg("wait_follows") = false)
       .def("reduce", &reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
            nb::arg("dtype"), nb::arg("op"), nb::arg("root"), nb::arg("timeout_ms"),
-           nb::arg("keep").none())
+           nb::arg("keep").none(), nb::arg("wait_follows") = false)
       .def("broadcast", &broadcast, nb::arg("address"), nb::arg("count"), nb::arg("dtype"),
-           nb::arg("root"), nb::arg("timeout_ms"), nb::arg("keep").none())
+           nb::arg("root"), nb::arg("timeout_ms"), nb::arg("keep").none(),
+           nb::arg("wait_follows") = false)
       .def("all_gather", &all_gather, nb::arg("input"), nb::arg("output"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("timeout_ms"), nb::arg("keep").none())
+           nb::arg("dtype"), nb::arg("timeout_ms"), nb::arg("keep").none(),
+           nb::arg("wait_follows") = false)
       .def("barrier", &barrier, nb::arg("timeout_ms"), nb::arg("keep").none())
       .def("close", &close)
       .def("memory_usage", &memory_usage)
