@@ -114,7 +114,12 @@ Result<std::string> FileStore::get(const std::string& key, int64_t timeout_ms) {
   posix::UniqueFd watch;
   while (true) {
     Result<std::string> value = posix::read_file(path, kMaxValueBytes + 1);
-    if (value.ok() || !is_absent(path)) return value;
+    if (value.ok()) return value;
+    if (!is_absent(path)) {
+      // It may have come after it was found missing; only what fails again is an error.
+      value = posix::read_file(path, kMaxValueBytes + 1);
+      if (value.ok() || !is_absent(path)) return value;
+    }
     const TimeNs now = now_ns();
     if (now >= deadline) return absent(name(), key, timeout_ms);
     if (!watch) {  // then look once more: it may have come in between

@@ -334,7 +334,7 @@ TEST_F(TwoDriversThatSleep, AGroupThatComesWhileAThreadSleepsIsRungToo) {
   GroupConfig config;
   config.links.resize(1);
   Group* group = driver_[0]->add_group(std::move(config), hooks_of(inbox));
-  EXPECT_TRUE(inbox->sleeping);
+  inbox->until_asleep();
   EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
   sleeper.join();
   driver_[0]->remove_group(group);
