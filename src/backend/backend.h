@@ -7,6 +7,7 @@
 #include "ciuic/status.h"
 #include "ciuic/work.h"
 #include "collective/arguments.h"
+#include "engine/data_path.h"
 
 namespace ciuic::backend {
 
@@ -16,10 +17,8 @@ struct Capabilities {
   bool can_abort = false;  // abort() ends operations that are under way
 };
 
-class Backend {
+class Backend : public engine::DataPath {
  public:
-  virtual ~Backend() = default;
-
   virtual Capabilities capabilities() const = 0;
 
   // Starts the operation. Returned errors are the caller's mistakes, and nothing was sent.
@@ -28,8 +27,8 @@ class Backend {
   // Lets operations progress, without blocking. Work::wait() does so by itself.
   virtual void progress() = 0;
 
-  // Ends all operations with `status`, and the group with them. Idempotent: the first status stays.
-  virtual void abort(const Status& status) = 0;
+  // Something is wrong with the group: a cause to end it, like those that the backend finds itself.
+  virtual void report(const engine::Cause& cause) = 0;
 
   // Leaves the group: peers are told, what is in flight ends with kAborted, connections and memory
   // are given back. Idempotent. Operations may not be submitted any more.

@@ -60,7 +60,8 @@ Chosen Chooser::choose(const tuner::Call& call) {
   if (remembered.chosen.plan == nullptr || !same(remembered.call, call)) {
     const tuner::Choice choice = tuner::choose(call, layout_, table_);
     remembered.call = call;
-    remembered.chosen = {plan_for(call.operation, choice.algorithm, call.root), choice.chunk_bytes};
+    remembered.chosen = {plan_for(call.operation, choice.algorithm, call.root), choice.chunk_bytes,
+                         fingerprint(call)};
   }
   return remembered.chosen;
 }

@@ -20,6 +20,7 @@ namespace ciuic::collective {
 struct Chosen {
   std::shared_ptr<const plan::Plan> plan;
   size_t chunk_bytes = 0;
+  uint32_t fingerprint = 0;  // over what the ranks' calls must share; in every header; never 0
 };
 
 class Chooser {
@@ -30,9 +31,6 @@ class Chooser {
   int size() const { return layout_.size(); }
 
   Chosen choose(const tuner::Call& call);
-
-  // 32 bits over what the ranks' calls must share, for every message's header. Never 0.
-  uint32_t fingerprint(const tuner::Call& call) const;
 
  private:
   struct Remembered {
@@ -46,6 +44,7 @@ class Chooser {
     std::shared_ptr<const plan::Plan> plan;
   };
 
+  uint32_t fingerprint(const tuner::Call& call) const;
   std::shared_ptr<const plan::Plan> plan_for(plan::Operation operation, plan::Algorithm algorithm,
                                              int root);
 

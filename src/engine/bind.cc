@@ -115,6 +115,7 @@ static void start(Group& group, Operation& operation) {
   operation.scratch_bytes = bytes_of(operation, operation.program->scratch).size;
   if (operation.scratch_bytes > 0) {
     operation.scratch = group.staging->take(operation.scratch_bytes);
+    if (operation.scratch == nullptr) return out_of_memory(group, operation.scratch_bytes);
   }
   count_chunks(group, operation);
   announce(group, operation);
@@ -134,6 +135,19 @@ void start_queued(Group& group) {
   }
 }
 
+static void record_call(Group& group, const Operation& operation) {
+  const Request& request = operation.request;
+  group.calls[operation.sequence % Group::kCallRecords] = {
+      .operation = request.operation,
+      .sequence = operation.sequence,
+      .fingerprint = request.fingerprint,
+      .dtype = request.dtype,
+      .op = request.op,
+      .reduces = request.reduces,
+      .root = request.root,
+      .count = request.whole_count > 0 ? request.whole_count : request.count};
+}
+
 void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   if (group.spare.empty()) group.spare.push_back(std::make_unique<Operation>());
   Operation* operation = group.spare.back().release();
@@ -143,7 +157,8 @@ void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   work->retain();
   operation->work = work;
   operation->sequence = group.next_sequence++;
-  operation->started_at = now;
+  operation->called_at = now;
+  record_call(group, *operation);
   // Whole elements in a chunk, and at least one.
   const size_t element = size_of(operation->request.dtype);
   operation->chunk_bytes = std::max(element, operation->request.chunk_bytes / element * element);

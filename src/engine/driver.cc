@@ -53,8 +53,16 @@ Driver::~Driver() {
   background_.join();
 }
 
-Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
+// Makes a thread that spins give way.
+Driver::Lock Driver::lock_engine() {
+  contenders_.fetch_add(1, std::memory_order_relaxed);
   Lock lock(mutex_);
+  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  return lock;
+}
+
+Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
+  Lock lock = lock_engine();
   Group* group = engine_.add_group(std::move(config));
   groups_.push_back({group, std::move(hooks)});
   // Who sleeps now did so before there was this group.
@@ -64,7 +72,7 @@ Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
 }
 
 void Driver::remove_group(Group* group) {
-  Lock lock(mutex_);
+  Lock lock = lock_engine();
   std::erase_if(groups_, [group](const HookedGroup& held) { return held.group == group; });
   engine_.remove_group(group);
   staging_.trim();
@@ -80,19 +88,51 @@ void Driver::count_ranks() {
   }
 }
 
-void Driver::fail_group(Group* group, const Status& status) {
-  Lock lock(mutex_);
-  engine_.fail_group(group, status);
+void Driver::report(Group* group, const Cause& cause) {
+  Lock lock = lock_engine();
+  engine_.report(group, cause);
+  hand_on_causes();
   leave();
 }
 
+void Driver::end_group(Group* group, const Status& status) {
+  Lock lock = lock_engine();
+  engine_.end_group(group, status);
+  leave();
+}
+
+void Driver::mark_gone(Group* group, int peer, const Status& why) {
+  Lock lock = lock_engine();
+  engine_.mark_gone(group, peer, why);
+  hand_on_causes();
+  leave();
+}
+
+CallRecord Driver::call_record(const Group* group, uint32_t sequence) {
+  Lock lock = lock_engine();
+  return engine_.call_record(group, sequence);
+}
+
+GroupProgress Driver::progress(const Group* group) {
+  Lock lock = lock_engine();
+  return engine_.progress(group);
+}
+
+void Driver::hand_on_causes() {
+  if (!engine_.has_causes()) return;
+  for (const HookedGroup& held : groups_) {
+    Cause cause;
+    if (engine_.take_cause(held.group, &cause)) held.hooks.on_cause(cause);
+  }
+}
+
 Status Driver::group_status(const Group* group) {
-  Lock lock(mutex_);
+  Lock lock = lock_engine();
   return engine_.group_status(group);
 }
 
 size_t Driver::link_bytes(const Group* group) {
-  Lock lock(mutex_);
+  Lock lock = lock_engine();
   return engine_.link_bytes(group);
 }
 
@@ -130,11 +170,10 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
                           bool wait_follows) {
   const TimeNs deadline = requests[0].deadline;
   auto* work = new WorkState(shared_from_this(), static_cast<int>(requests.size()));
-  contenders_.fetch_add(1, std::memory_order_relaxed);
-  Lock lock(mutex_);
-  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  Lock lock = lock_engine();
   const int before = engine_.active();
   for (Request& request : requests) engine_.submit_part(group, std::move(request), now, work);
+  hand_on_causes();
   if (engine_.active() < before) leave();  // it needs a peer that is gone: all have ended
   const bool moved = step(now);
   if (moved && (!wait_follows || work->done())) settle(now);
@@ -150,6 +189,7 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
 bool Driver::step(TimeNs now) {
   const int before = callers_ > 0 ? engine_.active() : 0;
   const bool moved = engine_.step(now);
+  hand_on_causes();
   if (callers_ > 0 && engine_.active() < before) {
     parked_.notify_all();
     if (watched_) wake_watcher();
@@ -228,9 +268,7 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
 
 bool Driver::wait(WorkState* work, TimeNs deadline) {
   if (is_of_parent()) return false;
-  contenders_.fetch_add(1, std::memory_order_relaxed);
-  Lock lock(mutex_);
-  contenders_.fetch_sub(1, std::memory_order_relaxed);
+  Lock lock = lock_engine();
   bool done = work->done() || spin(lock, work, deadline);
   if (!done) {
     ++callers_;

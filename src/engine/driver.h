@@ -42,6 +42,10 @@ struct GroupHooks {
   bool has_sockets = false;                // data of its links comes over sockets
   int local_ranks = 1;                     // of the group, on this host
   int local_cores = 1;                     // that these ranks may use, together
+
+  // Hears of a cause for which the group was halted (GroupConfig::is_arbitrated). Called with the
+  // driver's lock held: it hands it on, and calls nothing here.
+  std::function<void(const Cause&)> on_cause = {};
 };
 
 class Driver final : public WorkDriver, public std::enable_shared_from_this<Driver> {
@@ -53,8 +57,12 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
 
   Group* add_group(GroupConfig config, GroupHooks hooks);
   void remove_group(Group* group);
-  void fail_group(Group* group, const Status& status);
+  void report(Group* group, const Cause& cause);
+  void end_group(Group* group, const Status& status);
+  void mark_gone(Group* group, int peer, const Status& why);
   Status group_status(const Group* group);
+  CallRecord call_record(const Group* group, uint32_t sequence);
+  GroupProgress progress(const Group* group);
 
   // `wait_follows`: the caller is about to wait, so that nobody else need be woken.
   // Several requests are parts of one Work.
@@ -78,7 +86,9 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
     GroupHooks hooks;
   };
 
+  Lock lock_engine();
   bool step(TimeNs now);
+  void hand_on_causes();
   void count_ranks();
   bool spin(Lock& lock, WorkState* work, TimeNs deadline);
   void watch(Lock& lock, const WorkState* work, TimeNs until);

@@ -86,8 +86,20 @@ static void send_abort(Group& group, const std::string& text) {
   }
 }
 
-void fail(Group& group, Status status) {
+void report(Group& group, Cause cause) {
   if (!group.status.ok()) return;
+  if (!group.config.is_arbitrated) return end_group(group, std::move(cause.status));
+  group.status = cause.status;
+  group.is_halted = group.cause_waits = true;
+  ++*group.causes;
+  group.cause = std::move(cause);
+  group.next_deadline = kNever;
+}
+
+void end_group(Group& group, Status status) {
+  if (!group.status.ok() && !group.is_halted) return;
+  group.is_halted = false;
+  if (std::exchange(group.cause_waits, false)) --*group.causes;
   group.status = std::move(status);
   const std::string text = group.status.message().substr(0, 1024);
   send_abort(group, text);
@@ -171,6 +183,14 @@ static Status timed_out(const Group& group, const Operation& late) {
                   why)};
 }
 
+void out_of_memory(Group& group, size_t bytes) {
+  report(group,
+         {.status = {StatusCode::kResource,
+                     fmt::format("rank {} has no memory for {} more bytes of staging ({} are in "
+                                 "use): allow its process more memory, or lower buffer_size",
+                                 group.config.rank, bytes, group.staging->held())}});
+}
+
 void check_deadlines(Group& group, TimeNs now) {
   if (now < group.next_deadline) return;
   group.next_deadline = kNever;
@@ -183,7 +203,12 @@ void check_deadlines(Group& group, TimeNs now) {
   };
   for (uint32_t i = 0; i < kMaxActive; ++i) look(group.active[(group.lowest + i) % kMaxActive]);
   for (const Operation* operation : group.queued) look(operation);
-  if (late != nullptr) fail(group, timed_out(group, *late));
+  if (late == nullptr) return;
+  report(group, {.status = timed_out(group, *late),
+                 .has_operation = true,
+                 .sequence = late->sequence,
+                 .operation = late->request.operation,
+                 .is_late = true});
 }
 
 void check_links(Group& group) {
@@ -196,7 +221,7 @@ void check_links(Group& group) {
 }
 
 // A peer may go, with a goodbye or without, once it has done its part in an operation: others may
-// still be at it. `check_gone` fails the group where an operation needs more of the peer.
+// still be at it. `check_gone` ends the group where an operation needs more of the peer.
 static bool needs(const Group& group, const Operation& operation, int peer) {
   const auto& streams = operation.request.plan->streams;
   for (int s = operation.program->first_stream[peer]; s >= 0;
@@ -221,17 +246,22 @@ void check_gone(Group& group, int peer) {
     if (operation == nullptr || !needs(group, *operation, peer)) continue;
     const Status& status = group.peers[peer].link->status();
     const char* name = operation->request.operation;
+    Cause cause{.status = {},
+                .about = peer,
+                .has_operation = true,
+                .sequence = operation->sequence,
+                .operation = name};
     if (status.ok()) {
-      fail(group,
-           {StatusCode::kPeerLost,
-            fmt::format("rank {} closed its communicator and took no part in {} (operation {})",
-                        peer, name, operation->sequence)});
+      cause.status = {StatusCode::kPeerLost,
+                      fmt::format("rank {} closed its communicator and took no part in {} "
+                                  "(operation {})",
+                                  peer, name, operation->sequence)};
     } else {
-      fail(group, {status.code(),
-                   fmt::format("{}, while rank {} was in {} (operation {})", status.message(),
-                               group.config.rank, name, operation->sequence)});
+      cause.status = {status.code(),
+                      fmt::format("{}, while rank {} was in {} (operation {})", status.message(),
+                                  group.config.rank, name, operation->sequence)};
     }
-    return;
+    return report(group, std::move(cause));
   }
 }
 

@@ -20,6 +20,7 @@ static constexpr uint32_t kPassesBetweenLooks = 64;
 struct Engine::State {
   memory::StagingPool* staging = nullptr;
   std::vector<std::unique_ptr<Group>> groups;
+  int causes = 0;
 };
 
 Engine::Engine(memory::StagingPool* staging) : state_(std::make_unique<State>()) {
@@ -33,6 +34,7 @@ Engine::~Engine() {
 Group* Engine::add_group(GroupConfig config) {
   auto group = std::make_unique<Group>();
   group->staging = state_->staging;
+  group->causes = &state_->causes;
   group->peers.resize(config.links.size());
   for (size_t rank = 0; rank < config.links.size(); ++rank) {
     group->peers[rank].link = std::move(config.links[rank]);
@@ -57,11 +59,31 @@ void Engine::remove_group(Group* group) {
       peer.gone = true;
     }
   }
-  fail(*group, {StatusCode::kAborted, "the communicator was closed"});
+  engine::end_group(*group, group->is_halted
+                                ? group->status
+                                : Status(StatusCode::kAborted, "the communicator was closed"));
   std::erase_if(state_->groups, [group](const auto& held) { return held.get() == group; });
 }
 
-void Engine::fail_group(Group* group, const Status& status) { fail(*group, status); }
+void Engine::report(Group* group, const Cause& cause) { engine::report(*group, cause); }
+
+bool Engine::take_cause(Group* group, Cause* cause) {
+  if (!std::exchange(group->cause_waits, false)) return false;
+  --state_->causes;
+  *cause = group->cause;
+  return true;
+}
+
+bool Engine::has_causes() const { return state_->causes > 0; }
+
+void Engine::end_group(Group* group, const Status& status) { engine::end_group(*group, status); }
+
+void Engine::mark_gone(Group* group, int peer, const Status& why) {
+  Peer& gone = group->peers[static_cast<size_t>(peer)];
+  if (!group->status.ok() || gone.link == nullptr || gone.gone) return;
+  gone.link->peer_gone(why);
+  check_links(*group);
+}
 
 const Status& Engine::group_status(const Group* group) const { return group->status; }
 
@@ -73,9 +95,9 @@ WorkState* Engine::submit(Group* group, Request request, TimeNs now,
 }
 
 void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* work) {
-  if (!group->status.ok()) return work->finish(group->status);
+  if (!group->status.ok() && !group->is_halted) return work->finish(group->status);
   bind(*group, std::move(request), work, now);
-  start_queued(*group);
+  if (!group->is_halted) start_queued(*group);
 }
 
 static bool step_group(Group& group, TimeNs now) {
@@ -138,8 +160,25 @@ int Engine::active() const {
 
 TimeNs Engine::next_deadline() const {
   TimeNs next = kNever;
-  for (const auto& group : state_->groups) next = std::min(next, group->next_deadline);
+  for (const auto& group : state_->groups) {
+    if (!group->is_halted) next = std::min(next, group->next_deadline);
+  }
   return next;
+}
+
+CallRecord Engine::call_record(const Group* group, uint32_t sequence) const {
+  const CallRecord& record = group->calls[sequence % Group::kCallRecords];
+  return record.operation != nullptr && record.sequence == sequence ? record : CallRecord();
+}
+
+GroupProgress Engine::progress(const Group* group) const {
+  GroupProgress progress{.lowest = group->lowest,
+                         .next = group->next_sequence,
+                         .has_ended = !group->status.ok() && !group->is_halted,
+                         .waits_since = kNever};
+  const Operation* oldest = group->find(group->lowest);
+  if (oldest != nullptr) progress.waits_since = oldest->called_at;
+  return progress;
 }
 
 size_t Engine::link_bytes(const Group* group) const {

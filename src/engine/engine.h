@@ -29,6 +29,7 @@
 #include "base/clock.h"
 #include "ciuic/dtype.h"
 #include "ciuic/status.h"
+#include "engine/cause.h"
 #include "memory/staging_pool.h"
 #include "plan/plan.h"
 #include "transport/link.h"
@@ -55,6 +56,10 @@ struct GroupConfig {
   std::vector<std::unique_ptr<transport::Link>> links;  // by rank; null for this one
   int window = 4;                                       // chunks; alike on all ranks
   uint32_t first_sequence = 0;  // number of the first operation; alike on all ranks
+
+  // A cause to end the group only halts it: take_cause() gives it out, and end_group() ends the
+  // group. Else it ends at once.
+  bool is_arbitrated = false;
 };
 
 // One operation, checked, chosen and bound to memory.
@@ -63,9 +68,12 @@ struct Request {
   std::shared_ptr<const plan::Plan> plan;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  int64_t count = 0;  // elements, the unit of the plan's partitions
+  int64_t count = 0;        // elements, the unit of the plan's partitions
+  int64_t whole_count = 0;  // of the call that this is a part of; 0: `count`
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
+  bool reduces = false;            // `op` means something
+  int root = -1;                   // -1: it has none
   size_t chunk_bytes = 64 * 1024;  // alike on all ranks
   uint32_t fingerprint = 0;
   int64_t timeout_ms = 0;  // for messages
@@ -84,11 +92,25 @@ class Engine {
   Group* add_group(GroupConfig config);
   void remove_group(Group* group);
 
-  // Ends the group: all of its operations end with `status`, and later ones at once.
-  void fail_group(Group* group, const Status& status);
+  // A cause from outside, such as the user's abort().
+  void report(Group* group, const Cause& cause);
 
-  // Ok, or why the group has ended.
+  // Once for each group that was halted. False: no cause, or given out before.
+  bool take_cause(Group* group, Cause* cause);
+  bool has_causes() const;  // that nobody has taken; cheap
+
+  // Ends the group: all of its operations end with `status`, and later ones at once.
+  void end_group(Group* group, const Status& status);
+
+  // A peer is gone for good, by what others say; `why` as Link::peer_gone() has it.
+  void mark_gone(Group* group, int peer, const Status& why);
+
+  // Ok, or why the group is halted or has ended.
   const Status& group_status(const Group* group) const;
+
+  // Some sixty calls back. operation == nullptr: not called, or longer ago.
+  CallRecord call_record(const Group* group, uint32_t sequence) const;
+  GroupProgress progress(const Group* group) const;
 
   // Numbers the operation and starts it, or queues it. Never fails: an error is on the Work. The
   // caller gets one reference. `driver` is who a waiting caller turns to; the simulator has none.

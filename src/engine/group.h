@@ -57,7 +57,7 @@ struct Operation {
   std::shared_ptr<const Program> program;
   WorkState* work = nullptr;
   uint32_t sequence = 0;
-  TimeNs started_at = 0;
+  TimeNs called_at = 0;
   size_t chunk_bytes = 0;
   std::byte* scratch = nullptr;  // the program's scratch blocks
   size_t scratch_bytes = 0;
@@ -111,9 +111,17 @@ struct Peer {
 class Group {
  public:
   GroupConfig config;
+  int* causes = nullptr;  // of all groups, that wait for take_cause()
   memory::StagingPool* staging = nullptr;
-  Status status;
+  Status status;           // why it is halted or has ended
+  bool is_halted = false;  // what ends the group is being decided
+  Cause cause;
+  bool cause_waits = false;
   std::vector<Peer> peers;  // by rank
+
+  // The last calls, by sequence modulo their number.
+  static constexpr uint32_t kCallRecords = 64;
+  std::array<CallRecord, kCallRecords> calls{};
 
   uint32_t next_sequence = 0;
   uint32_t lowest = 0;                          // all operations before this one have ended here
@@ -162,7 +170,9 @@ wire::Header control(const Group& group, wire::MessageType type, uint32_t sequen
 
 // end.cc: operations and groups end.
 void finish(Group& group, Operation& operation);
-void fail(Group& group, Status status);
+void out_of_memory(Group& group, size_t bytes);
+void report(Group& group, Cause cause);  // halts the group, or ends it
+void end_group(Group& group, Status status);
 void check_deadlines(Group& group, TimeNs now);
 void check_links(Group& group);
 void check_gone(Group& group, int peer);

@@ -24,23 +24,39 @@ static void release(Group& group, int peer, Chunk* chunk) {
   *chunk = Chunk();
 }
 
-static void stage(Group& group, int peer, Chunk* chunk) {
-  if (chunk->staged || chunk->data == nullptr) return;
+// False: there was no memory, and the group has ended.
+static bool stage(Group& group, int peer, Chunk* chunk) {
+  if (chunk->staged || chunk->data == nullptr) return true;
   std::byte* copy = group.staging->take(chunk->bytes);
+  if (copy == nullptr) {
+    out_of_memory(group, chunk->bytes);
+    release(group, peer, chunk);
+    return false;
+  }
   std::memcpy(copy, chunk->data, chunk->bytes);
   const uint32_t bytes = chunk->bytes;
   release(group, peer, chunk);
   *chunk = {.data = copy, .bytes = bytes, .staged = true, .token = 0};
+  return true;
+}
+
+// The two ranks' calls differ, or one of them does what no call would.
+static void report_mismatch(Group& group, int peer, uint32_t sequence, const char* operation,
+                            std::string what) {
+  report(group, {.status = {StatusCode::kMismatch, std::move(what)},
+                 .about = peer,
+                 .has_operation = true,
+                 .sequence = sequence,
+                 .operation = operation});
 }
 
 static void differs(Group& group, int peer, const Operation& operation, const std::string& what) {
-  fail(group,
-       {StatusCode::kMismatch,
-        fmt::format(
-            "{} (operation {} of its group) is not the same call on rank {} and rank {}: {}. "
-            "All ranks must call the same operations in the same order, with the same "
-            "dtype, count, op and root.",
-            operation.request.operation, operation.sequence, group.config.rank, peer, what)});
+  report_mismatch(
+      group, peer, operation.sequence, operation.request.operation,
+      fmt::format("{} (operation {} of its group) is not the same call on rank {} and rank {}: {}. "
+                  "All ranks must call the same operations in the same order, with the same "
+                  "dtype, count, op and root.",
+                  operation.request.operation, operation.sequence, group.config.rank, peer, what));
 }
 
 // What the plan expects next on a stream.
@@ -123,9 +139,10 @@ static bool enqueue(Group& group, int peer, Operation& operation, const wire::He
 // Refuses what may not come yet: a large message of an operation that this rank has not announced.
 static bool may_come(Group& group, int peer, const wire::Header& header) {
   if (header.payload_bytes <= kEagerBytes) return true;
-  fail(group, {StatusCode::kMismatch,
-               fmt::format("rank {} sent {} bytes of operation {}, which rank {} has not started",
-                           peer, header.payload_bytes, header.sequence, group.config.rank)});
+  report_mismatch(
+      group, peer, header.sequence, "",
+      fmt::format("rank {} sent {} bytes of operation {}, which rank {} has not started", peer,
+                  header.payload_bytes, header.sequence, group.config.rank));
   return false;
 }
 
@@ -136,20 +153,21 @@ static void data_complete(Group& group, int peer, const wire::Header& header, Ch
   }
   if (wire::before(header.sequence, group.lowest)) {
     release(group, peer, &chunk);
-    fail(group, {StatusCode::kMismatch,
-                 fmt::format("rank {} sent a message of operation {}, which has ended on rank {}",
-                             peer, header.sequence, group.config.rank)});
+    report_mismatch(
+        group, peer, header.sequence, "",
+        fmt::format("rank {} sent a message of operation {}, which has ended on rank {}", peer,
+                    header.sequence, group.config.rank));
     return;
   }
   if (!may_come(group, peer, header)) return;
-  stage(group, peer, &chunk);
+  if (!stage(group, peer, &chunk)) return;
   group.early.push_back({peer, header, chunk});
   const bool has_ended = header.sequence - group.lowest < first_queued(group) - group.lowest;
   if (has_ended || ++group.peers[peer].early > static_cast<int>(kEagerOperations)) {
-    fail(group, {StatusCode::kMismatch,
-                 fmt::format("rank {} sent a message of operation {} while rank {} is at {}: {}",
-                             peer, header.sequence, group.config.rank, group.lowest,
-                             has_ended ? "it has ended" : "it may not send so many ahead")});
+    report_mismatch(group, peer, header.sequence, "",
+                    fmt::format("rank {} sent a message of operation {} while rank {} is at {}: {}",
+                                peer, header.sequence, group.config.rank, group.lowest,
+                                has_ended ? "it has ended" : "it may not send so many ahead"));
   }
 }
 
@@ -179,6 +197,7 @@ static void place(Group& group, int peer, const wire::Header& header) {
   }
   if (group.find(header.sequence) == nullptr && !may_come(group, peer, header)) return;
   std::byte* memory = group.staging->take(header.payload_bytes);
+  if (memory == nullptr) return out_of_memory(group, header.payload_bytes);
   from.placed = {.data = memory, .bytes = header.payload_bytes, .staged = true, .token = 0};
   from.link->place(memory);
 }
@@ -217,10 +236,9 @@ static void on_announce(Group& group, int peer, uint32_t sequence) {
   if (wire::before(sequence, group.lowest)) return;
   early.push_back(sequence);
   if (early.size() > kMaxActive) {
-    fail(group,
-         {StatusCode::kMismatch, fmt::format("rank {} announced {} operations at once; {} are "
-                                             "allowed",
-                                             peer, early.size(), kMaxActive)});
+    report_mismatch(group, peer, sequence, "",
+                    fmt::format("rank {} announced {} operations at once; {} are allowed", peer,
+                                early.size(), kMaxActive));
   }
 }
 
@@ -249,7 +267,7 @@ static void on_abort(Group& group, int peer, const transport::Arrival& arrival) 
   auto code = StatusCode::kAborted;
   const auto sent = static_cast<StatusCode>(arrival.header.chunk);
   if (sent > StatusCode::kOk && sent <= StatusCode::kSystem) code = sent;
-  fail(group, {code, fmt::format("{} (said by rank {})", text, peer)});
+  report(group, {.status = {code, std::move(text)}});
 }
 
 static void take_acked(Peer* peer, uint32_t acked) {
@@ -262,12 +280,13 @@ static void take(Group& group, int peer, const transport::Arrival& arrival) {
   const wire::Header& header = arrival.header;
   Peer& from = group.peers[peer];
   if (header.epoch != group.config.epoch || header.group != group.config.id) {
-    fail(group,
-         {StatusCode::kMismatch,
-          fmt::format("rank {} sent a message of epoch {}, group {}; this is epoch {}, group "
-                      "{}",
-                      peer, header.epoch, header.group, group.config.epoch, group.config.id)});
-    return;
+    return report(
+        group,
+        {.status = {
+             StatusCode::kMismatch,
+             fmt::format("rank {} sent a message of epoch {}, group {}; this is epoch {}, "
+                         "group {}",
+                         peer, header.epoch, header.group, group.config.epoch, group.config.id)}});
   }
   if (arrival.data == nullptr && header.payload_bytes > 0 && !from.placing) {
     place(group, peer, header);
@@ -344,7 +363,7 @@ void stage_held(Group& group, Operation& operation) {
   for (size_t s = 0; s < operation.streams.size(); ++s) {
     Ring<Chunk>& arrived = operation.streams[s].arrived;
     for (size_t i = 0; i < arrived.size(); ++i) {
-      stage(group, operation.request.plan->streams[s].peer, &arrived[i]);
+      if (!stage(group, operation.request.plan->streams[s].peer, &arrived[i])) return;
     }
   }
   operation.held_slots = operation.held_passes = 0;

@@ -247,7 +247,7 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
 // message then says, on another rank.
 void Caller::judge_error(TimeNs now, const Pending& pending) {
   const Status& status = pending.work->status();
-  const bool from_peer = status.message().find("(said by rank") != std::string::npos;
+  const bool from_peer = !end_->errors.insert(status.message()).second;
   const auto complain = [&](const char* what) {
     fail(pending.call, fmt::format("{}: {}: {}", what, name_of(status.code()), status.message()));
   };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace ciuic::sim {
 // When a group first ended on any rank, in an error or not: errors elsewhere may follow from it.
 struct GroupEnd {
   TimeNs first_end_at = kNever;
+  std::set<std::string> errors;  // that some rank has ended with
 };
 
 // What a caller reports to.

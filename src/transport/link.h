@@ -70,6 +70,11 @@ class Link {
   // The payload of an arrival that came with data (not placed) is no longer needed. Any order.
   virtual void release(uint64_t token) = 0;
 
+  // The peer's process is gone, or has left the group, by what others say. A link that is not yet
+  // connected never will be: it fails with `why` (kPeerLost). Another one learns by itself, after
+  // all that the peer has sent.
+  virtual void peer_gone(const Status& /*why*/) {}
+
   // Sends kGoodbye if it can without blocking, and gives up memory, descriptors and placements.
   virtual void close() = 0;
 

@@ -65,6 +65,7 @@ Status NativeBackend::prepare(const collective::Arguments& arguments) {
     }
     Result<engine::Request> request = collective::prepare(chooser_, of_part);
     if (!request.ok()) return request.status();
+    request->whole_count = count;
     requests_.push_back(std::move(*request));
   }
   return {};
@@ -86,9 +87,30 @@ Result<Work> NativeBackend::submit(const collective::Arguments& arguments) {
 
 void NativeBackend::progress() { driver_->nudge(); }
 
-void NativeBackend::abort(const Status& status) {
+void NativeBackend::report(const engine::Cause& cause) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (group_ != nullptr) driver_->fail_group(group_, status);
+  if (group_ != nullptr) driver_->report(group_, cause);
+}
+
+void NativeBackend::end(const Status& status) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ != nullptr) driver_->end_group(group_, status);
+}
+
+void NativeBackend::mark_gone(int rank, const Status& why) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ != nullptr) driver_->mark_gone(group_, rank, why);
+}
+
+engine::CallRecord NativeBackend::call_record(uint32_t sequence) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return group_ == nullptr ? engine::CallRecord() : driver_->call_record(group_, sequence);
+}
+
+engine::GroupProgress NativeBackend::progress_of_group() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ == nullptr) return {.has_ended = true};
+  return driver_->progress(group_);
 }
 
 void NativeBackend::close() {

@@ -29,9 +29,13 @@ class NativeBackend final : public Backend {
   Capabilities capabilities() const override;
   Result<Work> submit(const collective::Arguments& arguments) override;
   void progress() override;
-  void abort(const Status& status) override;
+  void report(const engine::Cause& cause) override;
   void close() override;
   Status status() override;
+  void end(const Status& status) override;
+  void mark_gone(int rank, const Status& why) override;
+  engine::CallRecord call_record(uint32_t sequence) override;
+  engine::GroupProgress progress_of_group() override;
   size_t staging_bytes() override;
   size_t link_bytes() override;
 
