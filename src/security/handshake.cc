@@ -7,7 +7,8 @@
 //
 // Each HMAC begins with the name of the role that made it. Both sides compare the same two
 // identities, and only after the other has proved the secret: so both come to the same verdict, and
-// a stranger learns no more than that somebody listens. The hello has the same size in every
+// a stranger learns no more than that somebody listens. The key for TLS is one more HMAC, over all
+// three messages. The hello has the same size in every
 // version, so that two versions can tell each other apart.
 
 #include "security/handshake.h"
@@ -23,7 +24,7 @@
 namespace ciuic::security {
 
 static constexpr char kMagic[] = {'C', 'I', 'U', 'I', 'C', ' ', 'h', 's'};
-static constexpr uint8_t kHandshakeVersion = 1;
+static constexpr uint8_t kHandshakeVersion = 2;
 static constexpr uint8_t kConnecting = 1;
 static constexpr uint8_t kAccepting = 2;
 static constexpr size_t kSecretBytes = 32;
@@ -31,7 +32,7 @@ static constexpr size_t kLeastSecretBytes = 16;
 static constexpr size_t kNonceBytes = 32;
 static constexpr size_t kMacBytes = openssl::kHmacBytes;
 static constexpr size_t kJobBytes = 64;
-// Magic, version, role, length of the job's name, one byte of zero; job; five numbers; nonce.
+// Magic, version, role, length of the job's name, whether TLS follows; job; five numbers; nonce.
 static constexpr size_t kHelloBytes = 12 + kJobBytes + 5 * 4 + kNonceBytes;
 
 enum class Handshake::Stage : uint8_t {
@@ -77,7 +78,7 @@ static std::string encode_hello(uint8_t role, const Identity& identity, const st
   out.push_back(static_cast<char>(kHandshakeVersion));
   out.push_back(static_cast<char>(role));
   out.push_back(static_cast<char>(job.size()));
-  out.push_back('\0');
+  out.push_back(static_cast<char>(identity.tls));
   out += job;
   out.resize(12 + kJobBytes, '\0');
   append_number(identity.epoch, &out);
@@ -98,7 +99,8 @@ static Result<Identity> decode_hello(uint8_t role, const std::string& bytes) {
                                                      kHandshakeVersion, version));
   }
   const auto job_bytes = static_cast<uint8_t>(bytes[10]);
-  if (static_cast<uint8_t>(bytes[9]) != role || job_bytes > kJobBytes || bytes[11] != '\0') {
+  const auto tls = static_cast<uint8_t>(bytes[11]);
+  if (static_cast<uint8_t>(bytes[9]) != role || job_bytes > kJobBytes || tls > 1) {
     return Status(StatusCode::kInvalidArgument, "the peer's hello is malformed");
   }
   Identity identity;
@@ -108,6 +110,7 @@ static Result<Identity> decode_hello(uint8_t role, const std::string& bytes) {
   identity.purpose = number_at(bytes, 12 + kJobBytes + 8);
   identity.from = static_cast<int32_t>(number_at(bytes, 12 + kJobBytes + 12));
   identity.to = static_cast<int32_t>(number_at(bytes, 12 + kJobBytes + 16));
+  identity.tls = static_cast<UseTls>(tls);
   return identity;
 }
 
@@ -130,6 +133,13 @@ static Status compare(const Identity& here, const Identity& there) {
     return differs("accepting rank", std::to_string(here.to), std::to_string(there.to));
   }
   return {};
+}
+
+// The job's settings differ, which is no attack, and is said as a user can mend it.
+static Status mixed_tls(UseTls here, UseTls there) {
+  return Status(StatusCode::kMismatch,
+                fmt::format("CIUIC_TLS={} here, {} at the peer; set it alike on all ranks",
+                            static_cast<int>(here), static_cast<int>(there)));
 }
 
 static Status wrong_secret(const Identity& here, const Identity& there) {
@@ -189,12 +199,24 @@ Status Handshake::receive(const std::string& bytes) {
   }
 }
 
+Status Handshake::compare_with_peer() {
+  CIUIC_RETURN_IF_ERROR(compare(identity_, peer_));
+  tls_differs_ = identity_.tls != peer_.tls;
+  return tls_differs_ ? mixed_tls(identity_.tls, peer_.tls) : Status();
+}
+
+Result<std::string> Handshake::tls_key() const {
+  if (!done()) return Status(StatusCode::kPermission, "the handshake is not over");
+  return hmac_sha256(secret_, "TLS key" + transcript_);
+}
+
 Status Handshake::take_hello(const std::string& bytes) {
   Result<Identity> peer = decode_hello(kConnecting, bytes);
   if (!peer.ok()) return peer.status();
   peer_ = std::move(*peer);
   Result<std::string> nonce = posix::random_bytes(kNonceBytes);
   if (!nonce.ok()) return nonce.status();
+  if (identity_.tls == UseTls::kAsPeer) identity_.tls = peer_.tls;
   Identity self = identity_;
   self.purpose = peer_.purpose;
   self.from = peer_.from;
@@ -222,8 +244,9 @@ Status Handshake::take_challenge(const std::string& bytes) {
   Result<std::string> answer = hmac_sha256(secret_, "connecting" + transcript_);
   if (!answer.ok()) return answer.status();
   to_send_ = *answer;
+  transcript_ += *answer;
   if (!same_mac(*expected, theirs)) return wrong_secret(identity_, peer_);
-  CIUIC_RETURN_IF_ERROR(compare(identity_, peer_));
+  CIUIC_RETURN_IF_ERROR(compare_with_peer());
   stage_ = Stage::kDone;
   return {};
 }
@@ -232,7 +255,8 @@ Status Handshake::take_answer(const std::string& bytes) {
   Result<std::string> expected = hmac_sha256(secret_, "connecting" + transcript_);
   if (!expected.ok()) return expected.status();
   if (!same_mac(*expected, bytes)) return wrong_secret(identity_, peer_);
-  CIUIC_RETURN_IF_ERROR(compare(identity_, peer_));
+  transcript_ += bytes;
+  CIUIC_RETURN_IF_ERROR(compare_with_peer());
   stage_ = Stage::kDone;
   return {};
 }

@@ -24,8 +24,12 @@ Result<std::string> make_secret();
 // HMAC-SHA256 through OpenSSL's libcrypto.so.3, opened at run time. kUnavailable names the package.
 Result<std::string> hmac_sha256(const std::string& key, const std::string& message);
 
-// What the two ends tell each other, under the proof. A side that meets a difference in job, epoch
-// or group, or a `to` that it is not, refuses.
+// Whether TLS follows the handshake (tls_stream.h). kAsPeer is for an accepting side that has no
+// wish of its own.
+enum class UseTls : uint8_t { kNo = 0, kYes = 1, kAsPeer = 2 };
+
+// What the two ends tell each other, under the proof. A side that meets a difference in job, epoch,
+// group or tls, or a `to` that it is not, refuses.
 struct Identity {
   std::string job;  // at most 64 bytes; names the job, not secret
   uint32_t epoch = 0;
@@ -33,6 +37,7 @@ struct Identity {
   uint32_t purpose = 0;  // what the connection is for; the code that uses it numbers them
   int32_t from = -1;     // rank of the connecting side, or -1: not known yet
   int32_t to = -1;       // rank that it wants
+  UseTls tls = UseTls::kNo;
 };
 
 class Handshake {
@@ -58,11 +63,19 @@ class Handshake {
   bool done() const;
   const Identity& peer() const { return peer_; }
 
+  // Where it is done: whether TLS follows, and the key for it, which only these two ends have.
+  bool uses_tls() const { return identity_.tls == UseTls::kYes; }
+  Result<std::string> tls_key() const;
+
+  // Whether the peer has proven itself and was refused because only one of the two wants TLS.
+  bool tls_differs() const { return tls_differs_; }
+
  private:
   enum class Stage : uint8_t;
   Status take_hello(const std::string& bytes);
   Status take_challenge(const std::string& bytes);
   Status take_answer(const std::string& bytes);
+  Status compare_with_peer();
 
   std::string secret_;
   Identity identity_;
@@ -70,6 +83,7 @@ class Handshake {
   std::string to_send_;
   std::string transcript_;
   Stage stage_{};
+  bool tls_differs_ = false;
 };
 
 }  // namespace ciuic::security

@@ -5,12 +5,17 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace ciuic::security {
 namespace {
 
 const std::string kSecret(32, 's');
-const Identity kConnector{.job = "job-a", .epoch = 3, .group = 9, .purpose = 2, .from = 4, .to = 1};
-const Identity kAcceptor{.job = "job-a", .epoch = 3, .group = 9, .purpose = 0, .from = -1, .to = 1};
+const Identity kConnector{
+    .job = "job-a", .epoch = 3, .group = 9, .purpose = 2, .from = 4, .to = 1, .tls = UseTls::kNo};
+const Identity kAcceptor{
+    .job = "job-a", .epoch = 3, .group = 9, .purpose = 0, .from = -1, .to = 1, .tls = UseTls::kNo};
 
 struct Verdicts {
   Status connecting;
@@ -164,8 +169,64 @@ TEST(Handshake, TruncatedAndGarbageAreRefused) {
   EXPECT_FALSE(other.receive("").ok());
 
   Handshake newer = Handshake::accepting(kSecret, kAcceptor);
-  hello[8] = 2;
+  hello[8] = 3;
   EXPECT_EQ(newer.receive(hello).code(), StatusCode::kMismatch);
+}
+
+Identity with_tls(Identity identity, UseTls tls) {
+  identity.tls = tls;
+  return identity;
+}
+
+TEST(Handshake, GivesBothEndsOneKeyForTlsAndEachConnectionAnother) {
+  std::vector<std::string> keys;
+  for (int connection = 0; connection < 2; ++connection) {
+    Handshake connector = Handshake::connecting(kSecret, with_tls(kConnector, UseTls::kYes));
+    Handshake acceptor = Handshake::accepting(kSecret, with_tls(kAcceptor, UseTls::kYes));
+    EXPECT_FALSE(connector.tls_key().ok());
+    ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+    ASSERT_TRUE(connector.receive(take(&acceptor)).ok());
+    ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+    EXPECT_TRUE(connector.uses_tls());
+    EXPECT_TRUE(acceptor.uses_tls());
+    EXPECT_EQ(acceptor.peer().tls, UseTls::kYes);
+    EXPECT_EQ(*connector.tls_key(), *acceptor.tls_key());
+    EXPECT_EQ(connector.tls_key()->size(), 32u);
+    keys.push_back(*connector.tls_key());
+  }
+  EXPECT_NE(keys[0], keys[1]);
+}
+
+TEST(Handshake, OneThatWantsTlsAndOneThatDoesNotAreToldSo) {
+  for (const UseTls connects : {UseTls::kNo, UseTls::kYes}) {
+    const UseTls accepts = connects == UseTls::kYes ? UseTls::kNo : UseTls::kYes;
+    Handshake connector = Handshake::connecting(kSecret, with_tls(kConnector, connects));
+    Handshake acceptor = Handshake::accepting(kSecret, with_tls(kAcceptor, accepts));
+    ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+    EXPECT_FALSE(acceptor.tls_differs());  // nothing is proven yet
+    const Status at_connector = connector.receive(take(&acceptor));
+    const Status at_acceptor = acceptor.receive(take(&connector));
+    for (const Status& status : {at_connector, at_acceptor}) {
+      EXPECT_EQ(status.code(), StatusCode::kMismatch);
+      EXPECT_NE(status.message().find("CIUIC_TLS"), std::string::npos) << status.message();
+    }
+    EXPECT_TRUE(connector.tls_differs());
+    EXPECT_TRUE(acceptor.tls_differs());
+    EXPECT_EQ(acceptor.peer().from, 4);
+  }
+}
+
+TEST(Handshake, WhoHasNoWishDoesAsThePeer) {
+  for (const UseTls tls : {UseTls::kNo, UseTls::kYes}) {
+    Handshake connector = Handshake::connecting(kSecret, with_tls(kConnector, tls));
+    Handshake acceptor = Handshake::accepting(kSecret, with_tls(kAcceptor, UseTls::kAsPeer));
+    ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+    ASSERT_TRUE(connector.receive(take(&acceptor)).ok());
+    ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+    EXPECT_EQ(connector.uses_tls(), tls == UseTls::kYes);
+    EXPECT_EQ(acceptor.uses_tls(), tls == UseTls::kYes);
+    EXPECT_EQ(*connector.tls_key(), *acceptor.tls_key());
+  }
 }
 
 TEST(Secret, IsRandom) {
