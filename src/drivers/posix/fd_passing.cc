@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "drivers/posix/fork_closed.h"
 #include "drivers/posix/system_status.h"
 
 namespace ciuic::posix {
@@ -33,7 +34,8 @@ static Result<AbstractAddress> abstract_address(const std::string& name) {
 }
 
 static UniqueFd unix_socket() {
-  return UniqueFd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  return make_fork_closed(
+      [] { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); });
 }
 
 Result<UniqueFd> listen_abstract(const std::string& name, int backlog) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fd_passing.h: abstract Unix sockets, and descriptors that go to another process over them.
 //
-// Sockets are streams, non-blocking and closed on exec. An abstract name lives in the network
-// namespace, not in the file system, and ends with its socket.
+// Sockets are streams, non-blocking and closed on exec, and by forked children. An abstract name
+// lives in the network namespace, not in the file system, and ends with its socket.
 #pragma once
 
 #include <cstddef>

@@ -12,17 +12,22 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "drivers/posix/fork_closed.h"
 #include "drivers/posix/port_holder.h"
 #include "drivers/posix/system_status.h"
 
 namespace ciuic::posix {
 
-static constexpr int kStream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+static UniqueFd stream_socket(const SocketAddress& where) {
+  return make_fork_closed([&] {
+    return ::socket(where.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  });
+}
 
 Result<UniqueFd> listen_at(const Address& address, int backlog) {
   Result<SocketAddress> where = to_socket_address(address);
   if (!where.ok()) return where.status();
-  UniqueFd fd(::socket(where->storage.ss_family, kStream, 0));
+  UniqueFd fd = stream_socket(*where);
   if (!fd) return system_status("socket for " + address.format(), errno);
   // Connections of an earlier job in TIME_WAIT do not keep the port; a listener does.
   const int on = 1;
@@ -46,7 +51,8 @@ Result<UniqueFd> listen_at(const Address& address, int backlog) {
 
 Result<UniqueFd> accept_from(int listener) {
   while (true) {
-    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    UniqueFd fd = make_fork_closed(
+        [&] { return ::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC); });
     if (fd) {
       set_no_delay(fd.get());
       return fd;
@@ -61,7 +67,7 @@ Result<UniqueFd> accept_from(int listener) {
 Result<UniqueFd> start_connect(const Address& address) {
   Result<SocketAddress> where = to_socket_address(address);
   if (!where.ok()) return where.status();
-  UniqueFd fd(::socket(where->storage.ss_family, kStream, 0));
+  UniqueFd fd = stream_socket(*where);
   if (!fd) return system_status("socket for " + address.format(), errno);
   set_no_delay(fd.get());
   if (::connect(fd.get(), where->get(), where->bytes) == 0) return fd;

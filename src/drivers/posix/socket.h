@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// socket.h: TCP sockets, all non-blocking and closed on exec.
+// socket.h: TCP sockets, all non-blocking and closed on exec, and by forked children.
 //
 // The *_all functions and connect_to() wait with poll() until a deadline; the rest never waits.
 #pragma once
