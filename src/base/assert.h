@@ -6,7 +6,11 @@
 
 namespace ciuic {
 
-// Writes the place and the condition to stderr, then aborts.
+// What is called before the abort, to save what shows how it came to this. Replaces the one before;
+// null: nothing.
+void on_assertion_failure(void (*save)());
+
+// Writes the place and the condition to stderr, saves, then aborts.
 [[noreturn]] void assertion_failed(const char* condition, const char* file, int line);
 
 }  // namespace ciuic

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// base_test.cc: the table of dtypes, byte counts as text, JSON strings, deadlines, names.
+// base_test.cc: the table of dtypes, byte counts as text, JSON strings, deadlines, names,
+// assertions.
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <set>
 #include <string>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "base/size_text.h"
@@ -104,6 +107,18 @@ TEST(Status, CodesHaveNames) {
   }
   EXPECT_EQ(names.size(), static_cast<size_t>(StatusCode::kSystem) + 1);
   EXPECT_EQ(names.count("unknown"), 0u);
+}
+
+TEST(AssertDeathTest, SavesOnceBeforeTheAbort) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto fail = [] {
+    on_assertion_failure([] {
+      std::fprintf(stderr, "saved\n");
+      CIUIC_ASSERT(1 < 0);
+    });
+    CIUIC_ASSERT(2 + 2 == 5);
+  };
+  EXPECT_DEATH(fail(), "2 \\+ 2 == 5 does not hold\nsaved\n.*1 < 0 does not hold\n$");
 }
 
 }  // namespace

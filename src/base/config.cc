@@ -32,6 +32,8 @@ constexpr Setting kSettings[] = {
     {"CIUIC_STORE", "", "file:///directory or tcp://host:port", "", "Where the ranks meet."},
     {"CIUIC_SECRET", "", "an even number of hex digits, 32 or more", "",
      "The job's secret, proven on every connection to a tcp:// store; `ciuic run` sets it."},
+    {"CIUIC_TLS", "", "0 or 1", "0",
+     "1: TLS 1.3, by a key from the group's secret, on every TCP connection; alike on all ranks."},
     {"CIUIC_LOG", "", "warn, info, debug or trace", "warn", "The least important messages logged."},
     {"CIUIC_LOG_FILE", "", "a path; %h is the host, %p the process", "",
      "The file that messages are appended to, instead of stderr."},
@@ -43,6 +45,12 @@ constexpr Setting kSettings[] = {
      "The network interface whose addresses are used."},
     {"CIUIC_SPIN_US", "microseconds", "-1 (adaptive), 0 or more", "-1",
      "How long a waiting rank spins before it sleeps."},
+    {"CIUIC_TRACE_EVENTS", "events", "0 (off) to 4194304", "4096",
+     "What the flight recorder holds, some three events an operation and 64 bytes an event."},
+    {"CIUIC_TRACE_DIR", "", "a directory", "",
+     "Where flight recorders are written to when a group ends in an error."},
+    {"CIUIC_TRACE_FD", "", "the number of a descriptor", "",
+     "Memory of the launcher's for the flight recorder; `ciuic run` sets it."},
 };
 
 using Reader = bool (*)(std::string_view text, Config& config);
@@ -96,6 +104,11 @@ bool read_secret(std::string_view text, Config& config) {
   return true;
 }
 
+bool read_tls(std::string_view text, Config& config) {
+  config.tls = text == "1";
+  return text == "0" || text == "1";
+}
+
 bool read_log(std::string_view text, Config& config) {
   const std::optional<LogLevel> level = log_level_named(text);
   if (level) config.log_level = *level;
@@ -127,9 +140,23 @@ bool read_spin_us(std::string_view text, Config& config) {
   return read_int(text, -1, config.spin_us);
 }
 
+bool read_trace_events(std::string_view text, Config& config) {
+  return read_int(text, 0, config.trace_events) && config.trace_events <= int64_t{1} << 22;
+}
+
+bool read_trace_dir(std::string_view text, Config& config) {
+  config.trace_dir = text;
+  return true;
+}
+
+bool read_trace_fd(std::string_view text, Config& config) {
+  return read_int(text, 0, config.trace_fd) && config.trace_fd <= INT32_MAX;
+}
+
 constexpr Reader kReaders[] = {
-    read_transport, read_host_id,    read_store,       read_secret,        read_log,
-    read_log_file,  read_timeout_ms, read_buffer_size, read_socket_ifname, read_spin_us,
+    read_transport, read_host_id,      read_store,      read_secret,      read_tls,
+    read_log,       read_log_file,     read_timeout_ms, read_buffer_size, read_socket_ifname,
+    read_spin_us,   read_trace_events, read_trace_dir,  read_trace_fd,
 };
 static_assert(std::size(kReaders) == std::size(kSettings));
 

@@ -45,12 +45,16 @@ struct Config {
   std::string host_id;  // "": the boot id and network namespace decide who shares a host
   std::string store;    // "": no store was named
   std::string secret;   // bytes, not hex; "": none was given
+  bool tls = false;
   LogLevel log_level = LogLevel::kWarn;
   std::string log_file;  // "": stderr
   int64_t timeout_ms = kDefaultTimeoutMs;
   size_t buffer_size = kDefaultBufferSize;
-  std::string socket_ifname;  // "": all interfaces that are up
-  int64_t spin_us = -1;       // -1: adaptive
+  std::string socket_ifname;    // "": all interfaces that are up
+  int64_t spin_us = -1;         // -1: adaptive
+  int64_t trace_events = 4096;  // 0: no flight recorder
+  std::string trace_dir;        // "": the process writes no dumps
+  int64_t trace_fd = -1;        // -1: the process makes its own memory
 
   std::vector<SettingState> states;   // one for each of settings()
   std::vector<std::string> warnings;  // about variables that are not known; the caller logs them

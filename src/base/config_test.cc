@@ -31,10 +31,12 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
   const Result<Config> all = read(written);
   ASSERT_TRUE(all.ok()) << all.status().message();
   EXPECT_EQ(all->transport, none->transport);
+  EXPECT_EQ(all->tls, none->tls);
   EXPECT_EQ(all->log_level, none->log_level);
   EXPECT_EQ(all->timeout_ms, none->timeout_ms);
   EXPECT_EQ(all->buffer_size, none->buffer_size);
   EXPECT_EQ(all->spin_us, none->spin_us);
+  EXPECT_EQ(all->trace_events, none->trace_events);
   EXPECT_EQ(all->store, "");
   EXPECT_TRUE(all->warnings.empty());
   EXPECT_EQ(none->timeout_ms, kDefaultTimeoutMs);
@@ -44,21 +46,26 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
 TEST(Config, ReadsEverySetting) {
   const Result<Config> config =
       read({"CIUIC_TRANSPORT=tcp", "CIUIC_HOST_ID=host a", "CIUIC_STORE=tcp://10.0.0.1:4711",
-            "CIUIC_SECRET=00FFa0b1c2d3e4f5061728394a5b6c7d", "CIUIC_LOG=trace",
+            "CIUIC_SECRET=00FFa0b1c2d3e4f5061728394a5b6c7d", "CIUIC_TLS=1", "CIUIC_LOG=trace",
             "CIUIC_LOG_FILE=/tmp/a.%h.%p", "CIUIC_TIMEOUT_MS=250", "CIUIC_BUFFER_SIZE=2G",
-            "CIUIC_SOCKET_IFNAME=eth0", "CIUIC_SPIN_US=20", "HOME=/root", "CIUICOTHER=1"});
+            "CIUIC_SOCKET_IFNAME=eth0", "CIUIC_SPIN_US=20", "CIUIC_TRACE_EVENTS=64",
+            "CIUIC_TRACE_DIR=/tmp/a b", "CIUIC_TRACE_FD=9", "HOME=/root", "CIUICOTHER=1"});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->transport, TransportChoice::kTcp);
   EXPECT_EQ(config->host_id, "host a");
   EXPECT_EQ(config->store, "tcp://10.0.0.1:4711");
   EXPECT_EQ(config->secret.size(), 16u);
   EXPECT_EQ(config->secret.substr(0, 3), std::string("\x00\xff\xa0", 3));
+  EXPECT_TRUE(config->tls);
   EXPECT_EQ(config->log_level, LogLevel::kTrace);
   EXPECT_EQ(config->log_file, "/tmp/a.%h.%p");
   EXPECT_EQ(config->timeout_ms, 250);
   EXPECT_EQ(config->buffer_size, size_t{2} << 30);
   EXPECT_EQ(config->socket_ifname, "eth0");
   EXPECT_EQ(config->spin_us, 20);
+  EXPECT_EQ(config->trace_events, 64);
+  EXPECT_EQ(config->trace_dir, "/tmp/a b");
+  EXPECT_EQ(config->trace_fd, 9);
   EXPECT_TRUE(config->warnings.empty());
   for (const SettingState& state : config->states) EXPECT_TRUE(state.from_environment);
 }
@@ -71,6 +78,7 @@ TEST(Config, AnInvalidValueIsNamedWithWhatIsAllowed) {
   } cases[] = {
       {"CIUIC_TRANSPORT", "udp", "auto, shm, tcp or rdma"},
       {"CIUIC_STORE", "http://a", "tcp://host:port"},
+      {"CIUIC_TLS", "yes", "0 or 1"},
       {"CIUIC_LOG", "WARN", "warn, info"},
       {"CIUIC_LOG_FILE", "/tmp/%x", "%h"},
       {"CIUIC_TIMEOUT_MS", "0", "1 or more"},
@@ -80,6 +88,9 @@ TEST(Config, AnInvalidValueIsNamedWithWhatIsAllowed) {
       {"CIUIC_BUFFER_SIZE", "0", "1 or more"},
       {"CIUIC_SOCKET_IFNAME", "eth0,eth1", "exact name"},
       {"CIUIC_SPIN_US", "-2", "-1 (adaptive)"},
+      {"CIUIC_TRACE_EVENTS", "-1", "0 (off)"},
+      {"CIUIC_TRACE_EVENTS", "4194305", "4194304"},
+      {"CIUIC_TRACE_FD", "x", "descriptor"},
   };
   for (const auto& [variable, value, allowed] : cases) {
     const Result<Config> config = read({std::string(variable) + "=" + value});

@@ -175,6 +175,20 @@ GroupRecorder Recorder::join(const GroupInfo& group) {
   return made;
 }
 
+void Recorder::on_failure(std::function<void()> fn) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  on_failure_ = std::move(fn);
+}
+
+void Recorder::tell_of_failure() {
+  std::function<void()> fn;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    fn = on_failure_;
+  }
+  if (fn) fn();
+}
+
 std::string Recorder::snapshot() const {
   std::string copy(reinterpret_cast<const char*>(memory_), 0);
   copy.resize(bytes_);
@@ -247,7 +261,7 @@ void GroupRecorder::failed(const Status& status) {
   store(&slot_->status, static_cast<uint64_t>(status.code()));
   copy_text(slot_->text, status.message());
   store(&slot_->failed_ticks, write_of_group(EventKind::kFailed, status.code()));
-  if (recorder_->on_failure_) recorder_->on_failure_();
+  recorder_->tell_of_failure();
 }
 
 void GroupRecorder::closed() {

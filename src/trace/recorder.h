@@ -119,8 +119,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   GroupRecorder join(const GroupInfo& group);
 
   // Called by whichever thread calls failed(), after the event was written; must not block for
-  // long.
-  void on_failure(std::function<void()> fn) { on_failure_ = std::move(fn); }
+  // long. Replaces the one before.
+  void on_failure(std::function<void()> fn);
 
   // What the memory holds now, as a dump.
   std::string snapshot() const;
@@ -143,6 +143,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void write_clock();
   uint8_t name_index(std::string_view name);
   GroupSlot* take_slot();
+  void tell_of_failure();
 
   std::byte* const memory_;
   const size_t bytes_;
@@ -152,9 +153,9 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   uint64_t mask_ = 0;
   uint64_t clock_mask_ = 0;
   ClockKind clock_ = ClockKind::kMonotonic;
-  std::function<void()> on_failure_;
 
   std::mutex mutex_;  // guards the slots' heads, the names, and what follows
+  std::function<void()> on_failure_;
   uint32_t groups_ = 0;
   uint8_t names_ = 0;
 };
