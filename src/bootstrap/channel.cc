@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel.cc: a handshake, then frames of four bytes of length and that many bytes.
+// channel.cc: a handshake, perhaps that of TLS, then frames of four bytes of length and that many
+// bytes.
 
 #include "bootstrap/channel.h"
 
@@ -7,7 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
+#include <utility>
 
+#include "base/fork.h"
 #include "bootstrap/bytes.h"
 #include "drivers/posix/socket.h"
 #include "drivers/posix/system_status.h"
@@ -18,9 +22,18 @@ static constexpr size_t kReadBytes = 64 * 1024;
 static constexpr size_t kMaxQueuedFrames = 16;  // that nobody has taken; then reading pauses
 
 Channel::Channel(posix::UniqueFd fd, security::Handshake handshake, size_t max_frame_bytes)
-    : fd_(std::move(fd)), handshake_(std::move(handshake)), max_frame_bytes_(max_frame_bytes) {
-  out_ = std::move(handshake_.to_send());
-  handshake_.to_send().clear();
+    : fd_(std::move(fd)),
+      handshake_(std::move(handshake)),
+      max_frame_bytes_(max_frame_bytes),
+      made_in_(fork_generation()) {
+  proof_out_ = std::exchange(handshake_.to_send(), "");
+}
+
+Channel::~Channel() {
+  if (!fd_ || !tls_established_ || made_in_ != fork_generation()) return;
+  tls_->close();
+  bool writable = true;
+  [[maybe_unused]] const Result<size_t> sent = tls_->flush(fd_.get(), &writable);
 }
 
 Result<Channel> Channel::connect(const posix::Address& address, security::Handshake handshake,
@@ -28,67 +41,155 @@ Result<Channel> Channel::connect(const posix::Address& address, security::Handsh
   Result<posix::UniqueFd> fd = posix::start_connect(address);
   if (!fd.ok()) return fd.status();
   Channel channel(std::move(*fd), std::move(handshake), max_frame_bytes);
+  channel.accepts_ = false;
   channel.connecting_ = true;
   channel.address_ = address;
   return channel;
 }
 
+bool Channel::proven() const {
+  return handshake_.done() && !connecting_ && (tls_established_ || !handshake_.uses_tls());
+}
+
+bool Channel::flushed() const {
+  return proof_out_.empty() && out_.empty() && !(tls_ && tls_->is_sending());
+}
+
 short Channel::events() const {
   if (connecting_) return POLLOUT;
   const bool reads = frames_.size() < kMaxQueuedFrames;
-  return static_cast<short>((reads ? POLLIN : 0) | (out_.empty() ? 0 : POLLOUT));
+  const bool writes =
+      !proof_out_.empty() || (tls_ && tls_->is_sending()) || (proven() && !out_.empty());
+  return static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
 }
 
-Status Channel::write_out() {
-  while (!out_.empty()) {
-    Result<size_t> count = posix::send_some(fd_.get(), out_.data(), out_.size());
+// ---- the proof ----
+
+Status Channel::write_proof() {
+  while (!proof_out_.empty()) {
+    Result<size_t> count = posix::send_some(fd_.get(), proof_out_.data(), proof_out_.size());
     if (!count.ok()) return count.status();
     if (*count == 0) break;
-    out_.erase(0, *count);
+    proof_out_.erase(0, *count);
   }
   return {};
 }
 
-Status Channel::take_input() {
+// Takes no byte more than the handshake needs: what follows is TLS's, or a frame.
+Status Channel::read_proof() {
+  char buffer[1024];
   while (!handshake_.done()) {
     const size_t wanted = handshake_.wanted();
     if (wanted == 0) return Status(StatusCode::kPermission, "the handshake has failed");
-    if (in_.size() < wanted) return {};
-    const Status status = handshake_.receive(in_.substr(0, wanted));
-    in_.erase(0, wanted);
-    out_ += handshake_.to_send();
-    handshake_.to_send().clear();
-    if (!status.ok()) {
-      // The last word lets the other side come to the same verdict; if it does not fit, so be it.
-      [[maybe_unused]] const Status sent = write_out();
-      return status;
-    }
-  }
-  while (in_.size() >= 4 && frames_.size() < kMaxQueuedFrames) {
-    const uint32_t bytes = ByteReader(std::string_view(in_).substr(0, 4)).u32();
-    if (bytes > max_frame_bytes_) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("a frame of {} bytes; {} are the limit", bytes, max_frame_bytes_));
-    }
-    if (in_.size() - 4 < bytes) break;
-    frames_.push_back(in_.substr(4, bytes));
-    in_.erase(0, 4 + size_t{bytes});
-  }
-  return {};
-}
-
-Status Channel::read_in() {
-  char buffer[kReadBytes];
-  while (frames_.size() < kMaxQueuedFrames) {
-    // Until the proof is done, no byte more than it needs is taken.
-    const size_t wanted = handshake_.wanted();
-    const size_t room = handshake_.done() ? sizeof buffer : wanted - std::min(wanted, in_.size());
-    if (room == 0 && !handshake_.done()) return take_input();
+    const size_t room = std::min(sizeof buffer, wanted - in_.size());
     Result<size_t> count = posix::receive_some(fd_.get(), buffer, room);
     if (!count.ok()) return count.status();
     if (*count == 0) return {};
     in_.append(buffer, *count);
-    CIUIC_RETURN_IF_ERROR(take_input());
+    if (in_.size() < wanted) continue;
+    const Status status = handshake_.receive(std::exchange(in_, ""));
+    proof_out_ += std::exchange(handshake_.to_send(), "");
+    if (!status.ok()) {
+      // The last word lets the other side come to the same verdict; if it does not fit, so be it.
+      [[maybe_unused]] const Status sent = write_proof();
+      return status;
+    }
+  }
+  return handshake_.uses_tls() ? start_tls(accepts_) : Status();
+}
+
+Status Channel::start_tls(bool accepts) {
+  Result<std::string> key = handshake_.tls_key();
+  if (!key.ok()) return key.status();
+  security::TlsOptions options;
+  options.accepts = accepts;
+  options.key = std::move(*key);
+  options.sleeps = true;  // rank 0 has one for each rank
+  Result<std::unique_ptr<security::TlsSocket>> tls = security::TlsSocket::create(options);
+  if (!tls.ok()) return tls.status();
+  tls_ = std::move(*tls);
+  return {};
+}
+
+// ---- frames ----
+
+Status Channel::write_out() {
+  CIUIC_RETURN_IF_ERROR(write_proof());
+  if (!proven() || !proof_out_.empty()) return {};
+  bool writable = true;
+  while (writable && out_begin_ < out_.size()) {
+    const std::string_view rest = std::string_view(out_).substr(out_begin_);
+    if (tls_) {
+      const std::string_view record = rest.substr(0, security::kTlsRecordBytes);
+      Result<bool> taken = tls_->write(std::as_bytes(std::span(record.data(), record.size())));
+      if (!taken.ok()) return taken.status();
+      if (*taken) out_begin_ += record.size();
+      Result<size_t> sent = tls_->flush(fd_.get(), &writable);
+      if (!sent.ok()) return sent.status();
+    } else {
+      Result<size_t> count = posix::send_some(fd_.get(), rest.data(), rest.size());
+      if (!count.ok()) return count.status();
+      out_begin_ += *count;
+      writable = *count > 0;
+    }
+  }
+  if (out_begin_ == out_.size()) {
+    out_.clear();
+    out_begin_ = 0;
+  }
+  if (!tls_ || !writable) return {};
+  return tls_->flush(fd_.get(), &writable).status();
+}
+
+Status Channel::take_frames() {
+  size_t begin = 0;
+  Status status;
+  while (in_.size() - begin >= 4 && frames_.size() < kMaxQueuedFrames) {
+    const uint32_t bytes = ByteReader(std::string_view(in_).substr(begin, 4)).u32();
+    if (bytes > max_frame_bytes_) {
+      status =
+          Status(StatusCode::kInvalidArgument,
+                 fmt::format("a frame of {} bytes; {} are the limit", bytes, max_frame_bytes_));
+      break;
+    }
+    if (in_.size() - begin - 4 < bytes) break;
+    frames_.push_back(in_.substr(begin + 4, bytes));
+    begin += 4 + size_t{bytes};
+  }
+  in_.erase(0, begin);
+  return status;
+}
+
+// 0: nothing is there now.
+Result<size_t> Channel::receive_some(char* buffer, size_t bytes) {
+  if (!tls_) return posix::receive_some(fd_.get(), buffer, bytes);
+  const iovec part = {buffer, bytes};
+  bool readable = true;
+  Result<size_t> count = tls_->receive(fd_.get(), {&part, 1}, &readable);
+  if (count.ok() || count.status().code() != StatusCode::kClosed) return count;
+  return Status(StatusCode::kPeerLost, "the peer closed the connection");
+}
+
+Status Channel::read_in() {
+  if (!handshake_.done()) {
+    CIUIC_RETURN_IF_ERROR(read_proof());
+    if (!handshake_.done()) return {};
+  }
+  if (tls_ && !tls_established_) {
+    CIUIC_RETURN_IF_ERROR(write_proof());
+    if (!proof_out_.empty()) return {};  // the answer goes before TLS's first byte
+    Result<bool> done = tls_->shake_hands(fd_.get());
+    if (!done.ok()) return done.status();
+    tls_established_ = *done;
+    if (!*done) return {};
+  }
+  char buffer[kReadBytes];
+  while (frames_.size() < kMaxQueuedFrames) {
+    Result<size_t> count = receive_some(buffer, sizeof buffer);
+    if (!count.ok()) return count.status();
+    if (*count == 0) return {};
+    in_.append(buffer, *count);
+    CIUIC_RETURN_IF_ERROR(take_frames());
   }
   return {};
 }
@@ -101,7 +202,7 @@ Status Channel::progress() {
     CIUIC_RETURN_IF_ERROR(posix::connect_result(fd_.get(), address_));
     connecting_ = false;
   }
-  CIUIC_RETURN_IF_ERROR(take_input());  // frames that waited for room
+  if (proven()) CIUIC_RETURN_IF_ERROR(take_frames());  // that waited for room
   const Status read = read_in();
   const Status written = write_out();
   // A peer that said why before it closed is heard first.
@@ -122,7 +223,8 @@ bool Channel::receive(std::string* frame) {
 Status Channel::flush(TimeNs deadline) {
   while (true) {
     CIUIC_RETURN_IF_ERROR(write_out());
-    if (out_.empty()) return {};
+    if (flushed()) return {};
+    if (!proven()) return Status(StatusCode::kPermission, "the peer has not proven itself yet");
     Result<bool> ready = posix::wait_for(fd_.get(), POLLOUT, deadline);
     if (!ready.ok()) return ready.status();
     if (!*ready) return Status(StatusCode::kTimeout, "the peer took nothing in time");

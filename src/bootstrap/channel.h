@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel.h: a connection over which two processes talk at the join: proof first, then frames.
+// channel.h: a connection over which two processes talk: proof first, then frames, by TLS where
+// the handshake's identity says so.
 //
-// Never blocks: its owner polls `fd()` for `events()` and calls progress(). Nothing is believed or
-// allocated for the peer before the handshake is done; frames are bounded. One thread.
+// Never blocks: its owner polls `fd()` for `events()` and calls progress(). What was read and not
+// taken waits in here, so the owner polls only after a progress() that left nothing to receive().
+// Nothing is believed or allocated for the peer before the handshake is done; frames are bounded.
+// One thread.
 #pragma once
 
 #include <poll.h>
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +22,7 @@
 #include "drivers/posix/address.h"
 #include "drivers/posix/unique_fd.h"
 #include "security/handshake.h"
+#include "security/tls_socket.h"
 
 namespace ciuic::bootstrap {
 
@@ -25,6 +30,11 @@ class Channel {
  public:
   // A connection that was accepted.
   Channel(posix::UniqueFd fd, security::Handshake handshake, size_t max_frame_bytes);
+
+  // With TLS the peer is told that this is the end, if the socket takes it.
+  ~Channel();
+  Channel(Channel&&) = default;
+  Channel& operator=(Channel&&) = delete;
 
   // Begins to connect to `address`; a failure comes from progress().
   static Result<Channel> connect(const posix::Address& address, security::Handshake handshake,
@@ -37,12 +47,17 @@ class Channel {
   // kInvalidArgument where the peer talks nonsense. Frames that came before can still be received.
   Status progress();
 
-  bool proven() const { return handshake_.done() && !connecting_; }
+  // The secret, and with TLS the key that comes of it.
+  bool proven() const;
   const security::Identity& peer() const { return handshake_.peer(); }
+
+  // Whether it failed since one end alone wants TLS; peer() is then who it says it is.
+  bool tls_differs() const { return handshake_.tls_differs(); }
+  bool uses_tls() const { return tls_ != nullptr; }
 
   void send(std::string_view frame);  // queues
   bool receive(std::string* frame);   // false: no whole frame is there
-  bool flushed() const { return out_.empty(); }
+  bool flushed() const;
 
   // Sends what is queued, until the deadline.
   Status flush(TimeNs deadline);
@@ -51,18 +66,28 @@ class Channel {
   Result<std::string> receive_by(TimeNs deadline);
 
  private:
+  Status write_proof();
   Status write_out();
+  Status read_proof();
   Status read_in();
-  Status take_input();
+  Status take_frames();
+  Status start_tls(bool accepts);
+  Result<size_t> receive_some(char* buffer, size_t bytes);
 
   posix::UniqueFd fd_;
   security::Handshake handshake_;
   size_t max_frame_bytes_;
+  bool accepts_ = true;
   bool connecting_ = false;
   posix::Address address_;
-  std::string out_;
+  std::string proof_out_;  // of the handshake, always in the clear
+  std::string out_;        // frames
+  size_t out_begin_ = 0;   // of them, what has gone
   std::string in_;
   std::deque<std::string> frames_;
+  std::unique_ptr<security::TlsSocket> tls_;  // from the handshake's end on
+  bool tls_established_ = false;
+  uint32_t made_in_;  // fork_generation(): a child only lets go
 };
 
 // Waits with poll(2) until something happens or the deadline comes.

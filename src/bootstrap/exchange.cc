@@ -14,6 +14,7 @@
 #include "bootstrap/reception.h"
 #include "drivers/posix/socket.h"
 #include "security/handshake.h"
+#include "security/tls_context.h"
 
 namespace ciuic::bootstrap {
 
@@ -32,6 +33,11 @@ uint32_t group_id(const std::string& group_name) {
   uint32_t hash = 2166136261u;  // FNV-1a
   for (const unsigned char c : group_name) hash = (hash ^ c) * 16777619u;
   return hash;
+}
+
+// Before anybody is called: a rank that cannot have what it was told to use says so.
+static Status check_tls(const ExchangeOptions& options) {
+  return options.tls ? security::TlsContext::instance().status() : Status();
 }
 
 static Result<std::string> group_secret(const Invitation& invitation,
@@ -77,7 +83,10 @@ static Visit visit(const Invitation& invitation, const Card& mine, const Exchang
                    int64_t try_ms) {
   Result<std::string> secret = group_secret(invitation, options);
   if (!secret.ok()) return {true, secret.status(), ""};
+  const Status able = check_tls(options);
+  if (!able.ok()) return {true, able, ""};
   security::Identity identity;
+  identity.tls = options.tls ? security::UseTls::kYes : security::UseTls::kNo;
   identity.job = invitation.job;
   identity.epoch = invitation.epoch;
   identity.group = group_id(options.group_name);
@@ -107,6 +116,7 @@ static Visit visit(const Invitation& invitation, const Card& mine, const Exchang
   roll.group = identity.group;
   roll.job = invitation.job;
   roll.secret = *secret;
+  roll.tls = options.tls;
   return {true, present_card(std::move(*channel), mine, std::move(roll), options.deadline), ""};
 }
 
@@ -141,16 +151,19 @@ static Result<std::unique_ptr<Assembly>> receive_all_ranks(std::vector<posix::Un
   roll.group = group_id(options.group_name);
   roll.job = invitation.job;
   roll.tuning = options.tuning;
+  roll.tls = options.tls;
   Result<std::string> secret = group_secret(invitation, options);
   if (!secret.ok()) return secret.status();
   roll.secret = *secret;
   return Reception(std::move(listeners), mine, std::move(roll), options.deadline).run();
 }
 
-static Result<Invitation> prepare(const Card& mine, std::vector<posix::UniqueFd>* listeners) {
+static Result<Invitation> prepare(const Card& mine, const ExchangeOptions& options,
+                                  std::vector<posix::UniqueFd>* listeners) {
   // Before anybody is called: without OpenSSL no one could prove anything.
   Result<std::string> probe = security::hmac_sha256("probe", "");
   if (!probe.ok()) return probe.status();
+  CIUIC_RETURN_IF_ERROR(check_tls(options));
   Result<Invitation> invitation = new_invitation();
   if (!invitation.ok()) return invitation;
   invitation->host_name = mine.host_name;
@@ -179,7 +192,7 @@ static Result<std::unique_ptr<Assembly>> join_as_rank_0(Store& store, const Card
     if (met.settled) return std::move(met.result);
   }
   std::vector<posix::UniqueFd> listeners;
-  Result<Invitation> invitation = prepare(mine, &listeners);
+  Result<Invitation> invitation = prepare(mine, options, &listeners);
   if (!invitation.ok()) return invitation.status();
   invitation->epoch = before->next;
   CIUIC_RETURN_IF_ERROR(place.open(*invitation, *before));
@@ -243,7 +256,7 @@ static Result<std::unique_ptr<Assembly>> join_by_fence(FencedStore& store, const
                                                        const ExchangeOptions& options) {
   if (mine.rank == 0) {
     std::vector<posix::UniqueFd> listeners;
-    Result<Invitation> invitation = prepare(mine, &listeners);
+    Result<Invitation> invitation = prepare(mine, options, &listeners);
     if (!invitation.ok()) {  // said to the others too, who wait at the fence
       const Status failure = invitation.status();
       invitation = Invitation();

@@ -24,6 +24,7 @@ struct ExchangeOptions {
   // What is known beside the store, such as CIUIC_SECRET's bytes: mixed into the group's secret, so
   // that reading the store alone is not enough. Alike on all ranks, or empty on all.
   std::string shared_secret;
+  bool tls = false;    // CIUIC_TLS; a rank that differs from rank 0 is named
   std::string tuning;  // rank 0's goes to all
 };
 
@@ -34,7 +35,7 @@ struct ExchangeOptions {
 //                     and every rank that has come gets the same error
 //   kTimeout          names the ranks that did not come
 //   kPermission       another shared_secret than rank 0's
-//   kUnavailable      no OpenSSL
+//   kUnavailable      no OpenSSL, or for tls no libssl
 // `mine.addresses` and `mine.loopback` also say where rank 0 listens (at ports of its own).
 Result<std::unique_ptr<Assembly>> exchange_cards(Store* store, const Card& mine,
                                                  const ExchangeOptions& options);

@@ -54,6 +54,7 @@ struct Roll {
   std::string job;          // random; names this incarnation in handshakes
   std::string secret;
   std::string tuning;  // rank 0's
+  bool tls = false;    // whether the ranks' connections go by TLS
 };
 
 struct RoundResult {
@@ -64,7 +65,7 @@ struct RoundResult {
 
 std::string encode_card_frame(int64_t can_wait_ms, const Card& card);
 std::string encode_failure(const Status& status);
-std::string encode_roll(const Roll& roll);  // without job, group and secret, which all know
+std::string encode_roll(const Roll& roll);  // without job, group, secret and tls, which all know
 std::string encode_round(uint32_t round, const Result<std::string>& mine);
 std::string encode_result(const RoundResult& result);
 

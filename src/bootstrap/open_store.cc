@@ -23,8 +23,8 @@ static Result<std::unique_ptr<Store>> open_tcp(const std::string& place, int64_t
                               "launcher that serves it did",
                               place));
   }
-  Result<std::unique_ptr<bootstrap::TcpStore>> store =
-      bootstrap::TcpStore::connect(*address, config->secret, deadline_after(now_ns(), timeout_ms));
+  Result<std::unique_ptr<bootstrap::TcpStore>> store = bootstrap::TcpStore::connect(
+      *address, config->secret, deadline_after(now_ns(), timeout_ms), config->tls);
   if (!store.ok()) return store.status();
   return std::unique_ptr<Store>(std::move(*store));
 }

@@ -54,6 +54,7 @@ void Reception::accept_waiting(int listener) {
     identity.epoch = roll_.epoch;
     identity.group = roll_.group;
     identity.to = 0;
+    identity.tls = roll_.tls ? security::UseTls::kYes : security::UseTls::kNo;
     Visitor visitor;
     visitor.channel = std::make_unique<Channel>(
         std::move(*fd), security::Handshake::accepting(roll_.secret, identity), kMaxFrameToRank0);
@@ -87,6 +88,14 @@ void Reception::take_card(Visitor* visitor, const std::string& frame) {
   ++present_;
 }
 
+// It has proven the secret, so its word counts; it has gone without handing over a card.
+Status Reception::tls_differs(int rank) const {
+  return Status(
+      StatusCode::kMismatch,
+      fmt::format("CIUIC_TLS differs: {} has {}, rank {} has {}; set it alike on all ranks",
+                  mine_.who(), roll_.tls ? 1 : 0, rank, roll_.tls ? 0 : 1));
+}
+
 // False: the visitor has to go.
 bool Reception::progress(Visitor* visitor) {
   Status status = visitor->channel->progress();
@@ -98,7 +107,9 @@ bool Reception::progress(Visitor* visitor) {
   std::string frame;
   if (!visitor->has_card && visitor->channel->receive(&frame)) take_card(visitor, frame);
   if (status.ok()) return true;
-  if (!visitor->welcomed && status.code() != StatusCode::kPeerLost) {
+  if (visitor->channel->tls_differs()) {
+    fail(tls_differs(visitor->channel->peer().from));
+  } else if (!visitor->welcomed && status.code() != StatusCode::kPeerLost) {
     ++strangers_;
     last_stranger_ = status.message();
   }

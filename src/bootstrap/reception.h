@@ -39,6 +39,7 @@ class Reception {
   void make_room();
   void fail(const Status& status);
   Status missing_ranks() const;
+  Status tls_differs(int rank) const;
   TimeNs patience() const;  // until when all that have come can wait
   TimeNs next_deadline() const;
   void answer_failure();

@@ -19,7 +19,8 @@ namespace ciuic::bootstrap {
 static constexpr int64_t kAnswerMs = 30'000;
 
 Result<std::unique_ptr<TcpStore>> TcpStore::connect(const posix::Address& host_and_port,
-                                                    const std::string& secret, TimeNs deadline) {
+                                                    const std::string& secret, TimeNs deadline,
+                                                    bool tls) {
   Result<std::vector<posix::Address>> addresses =
       posix::resolve(host_and_port.text, host_and_port.port);
   if (!addresses.ok()) return addresses.status();
@@ -27,8 +28,10 @@ Result<std::unique_ptr<TcpStore>> TcpStore::connect(const posix::Address& host_a
   int wait_ms = 10;
   while (true) {
     const TimeNs try_deadline = std::min(deadline, deadline_after(now_ns(), 10'000));
-    Result<Channel> channel = dial("the store " + name, *addresses, secret, store_identity(),
-                                   kMaxStoreFrameBytes, try_deadline);
+    Result<Channel> channel =
+        dial("the store " + name, *addresses, secret,
+             store_identity(tls ? security::UseTls::kYes : security::UseTls::kNo),
+             kMaxStoreFrameBytes, try_deadline);
     if (channel.ok()) {
       Result<posix::Address> server = posix::peer_address(channel->fd());
       if (!server.ok()) return server.status();

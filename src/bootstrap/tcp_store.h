@@ -37,9 +37,11 @@ class TcpStoreServer {
 
 class TcpStore final : public Store, public Erasable {
  public:
-  // Waits for a server to come up, until the deadline. kPermission: it knows another secret.
+  // Waits for a server to come up, until the deadline. kPermission: it knows another secret. With
+  // `tls` what is asked and answered goes by TLS; the server does as each client wants.
   static Result<std::unique_ptr<TcpStore>> connect(const posix::Address& host_and_port,
-                                                   const std::string& secret, TimeNs deadline);
+                                                   const std::string& secret, TimeNs deadline,
+                                                   bool tls = false);
 
   Status set(const std::string& key, const std::string& value) override;
   Result<std::string> get(const std::string& key, int64_t timeout_ms) override;

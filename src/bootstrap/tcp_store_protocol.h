@@ -18,8 +18,9 @@ enum class Request : uint8_t { kSet = 1, kGet = 2, kAdd = 3, kErase = 4 };
 
 inline constexpr size_t kMaxStoreFrameBytes = kMaxKeyBytes + kMaxValueBytes + 64;
 
-inline security::Identity store_identity() {
+inline security::Identity store_identity(security::UseTls tls = security::UseTls::kNo) {
   security::Identity identity;
+  identity.tls = tls;
   identity.job = "ciuic store";
   identity.purpose = 1;
   return identity;

@@ -157,7 +157,8 @@ void TcpStoreServer::State::accept_waiting() {
     }
     if (clients.size() >= kMaxProven + kMaxUnproven) continue;
     clients.push_back(
-        {Channel(std::move(*fd), security::Handshake::accepting(secret, store_identity()),
+        {Channel(std::move(*fd),
+                 security::Handshake::accepting(secret, store_identity(security::UseTls::kAsPeer)),
                  kMaxStoreFrameBytes),
          deadline_after(now_ns(), kProofMs), "", kNever, 0});
   }
