@@ -8,7 +8,8 @@
 // For every operation:
 //   returned     kInvalidArgument, kUnsupported, kClosed; nothing was sent.
 //   on the Work  kMismatch, kTimeout, kPeerLost, kAborted; the output is undefined and the
-//                communicator has ended: it takes no more operations.
+//                communicator has ended: it takes no more operations. All ranks get the same
+//                error, those whose own operation had ended well at their next call.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +69,16 @@ class CIUIC_EXPORT Communicator {
   // Ends when all ranks have called it.
   Result<Work> barrier(const OperationOptions& options = {});
 
-  // Ends what is in flight with kAborted and takes no more; tells the peers. Idempotent.
+  // Ends the group on every rank: operations that have not ended do so with kAborted and `reason`,
+  // as does every later one. For any thread, also while others wait; does not wait itself.
+  // Idempotent, and without effect where the group has ended already. kClosed: in a forked child.
+  Status abort(const std::string& reason = "");
+
+  // Ok, or the error with which the group has ended. kClosed: this rank has closed it.
+  Status status() const;
+
+  // Ends what is in flight with kAborted and takes no more; tells the peers, and does not wait for
+  // them. Idempotent. Returns the error with which the group had ended where no Work has told it.
   Status close();
 
   MemoryUsage memory_usage() const;

@@ -31,8 +31,9 @@ class Backend : public engine::DataPath {
   virtual void report(const engine::Cause& cause) = 0;
 
   // Leaves the group: peers are told, what is in flight ends with kAborted, connections and memory
-  // are given back. Idempotent. Operations may not be submitted any more.
-  virtual void close() = 0;
+  // are given back. Idempotent. Operations may not be submitted any more. Returns the error with
+  // which the group had ended where no Work has told it.
+  virtual Status close() = 0;
 
   // Ok, or how the group has ended.
   virtual Status status() = 0;

@@ -31,6 +31,9 @@ class Assembly {
   int size() const { return static_cast<int>(roll_.cards.size()); }
   const Roll& roll() const { return roll_; }
 
+  // The connections, which outlive the join as the group's control plane. No more rounds then.
+  std::vector<std::unique_ptr<Channel>> take_channels() { return std::move(channels_); }
+
   // All ranks call it; each gets what all gave, by rank. Where one gave an error, every rank gets
   // that of the lowest rank that gave one. kTimeout and kPeerLost name the ranks. After an error
   // every further call returns it.

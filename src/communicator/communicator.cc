@@ -14,7 +14,11 @@ Communicator::Communicator(std::unique_ptr<State> state) : state_(std::move(stat
 
 Communicator::~Communicator() {
   // In a forked child the threads and the peers' trust are the parent's; nothing is touched.
-  if (state_->made_in != fork_generation()) (void)state_->backend.release();
+  if (state_->made_in == fork_generation()) {
+    [[maybe_unused]] const Status unheard = close();
+  } else {
+    (void)state_->backend.release();
+  }
 }
 
 int Communicator::rank() const { return state_->rank; }
@@ -65,8 +69,29 @@ Status Communicator::close() {
             "close: this process was forked from the one that joined the group"};
   }
   if (state_->closed.exchange(true, std::memory_order_acq_rel)) return {};
-  state_->backend->close();
+  // Peers see that this rank left before they see that its links have ended.
+  if (state_->control != nullptr) state_->control->leave();
+  return state_->backend->close();
+}
+
+Status Communicator::abort(const std::string& reason) {
+  if (state_->made_in != fork_generation()) {
+    return {StatusCode::kClosed,
+            "abort: this process was forked from the one that joined the group"};
+  }
+  if (state_->closed.load(std::memory_order_acquire)) return {};
+  state_->backend->report(
+      {.status = {StatusCode::kAborted, fmt::format("rank {} called abort(){}{}", state_->rank,
+                                                    reason.empty() ? "" : ": ", reason)}});
   return {};
+}
+
+Status Communicator::status() const {
+  if (state_->made_in != fork_generation()) {
+    return {StatusCode::kClosed,
+            "status: this process was forked from the one that joined the group"};
+  }
+  return state_->backend->status();
 }
 
 MemoryUsage Communicator::memory_usage() const {

@@ -107,11 +107,22 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
       segment->set_sleeping(sleeping);
     };
   }
+  if (state->size > 1) {
+    control::Settings settings = control::Settings::for_timeout(options.timeout_ms);
+    settings.rank = joined->rank;
+    settings.names = joined->names;
+    state->control =
+        std::make_unique<control::ControlGroup>(std::move(settings), std::move(joined->channels));
+    hooks.on_cause = [control = state->control.get()](const engine::Cause& cause) {
+      control->report(cause);
+    };
+  }
   engine::GroupConfig group{.id = joined->group,
                             .epoch = joined->epoch,
                             .rank = joined->rank,
                             .links = std::move(joined->links),
-                            .window = window_for(options.buffer_size, state->size)};
+                            .window = window_for(options.buffer_size, state->size),
+                            .is_arbitrated = state->size > 1};
   state->backend = std::make_unique<backend::NativeBackend>(backend::NativeOptions{
       .driver = *driver,
       .group = std::move(group),
@@ -119,6 +130,7 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
       .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
       .timeout_ms = options.timeout_ms,
       .buffer_size = options.buffer_size});
+  if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
   return state;
 }
 

@@ -297,7 +297,10 @@ static Status join_group(Joining* joining, Joined* joined) {
                                               joining->deadline);
   if (!reachable.ok()) return reachable.status();
   joining->reachable = std::move(*reachable);
-  return make_links(joining, joined);
+  CIUIC_RETURN_IF_ERROR(make_links(joining, joined));
+  for (const Card& card : roll.cards) joined->names.push_back(card.who());
+  joined->channels = joining->assembly->take_channels();
+  return {};
 }
 
 // What to do where ranks did not come.

@@ -37,8 +37,10 @@ struct Joined {
   uint32_t epoch = 0;
   uint32_t group = 0;
   tuner::TuningTable table;
-  std::vector<std::unique_ptr<transport::Link>> links;  // by rank; null for this one
-  std::shared_ptr<transport::shm::Segment> segment;     // null where no peer shares memory
+  std::vector<std::unique_ptr<transport::Link>> links;        // by rank; null for this one
+  std::shared_ptr<transport::shm::Segment> segment;           // null where no peer shares memory
+  std::vector<std::unique_ptr<bootstrap::Channel>> channels;  // of the control plane
+  std::vector<std::string> names;      // by rank: "rank 3 (host node7, process 4711)"
   std::map<int, std::string> reasons;  // peers of this host id that do not share memory, and why
   std::string interface_name;          // of the addresses that other machines are given
   std::string store_name;              // empty: one rank, no store

@@ -9,12 +9,14 @@
 
 #include "backend/backend.h"
 #include "ciuic/communicator.h"
+#include "communicator/control_group.h"
 
 namespace ciuic {
 
 struct Communicator::State {
   int rank = 0;
   int size = 1;
+  std::unique_ptr<control::ControlGroup> control;  // null for one rank
   std::unique_ptr<backend::Backend> backend;
   size_t segment_bytes = 0;
   std::string description;  // describe(), settled at the join

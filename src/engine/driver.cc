@@ -71,13 +71,14 @@ Group* Driver::add_group(GroupConfig config, GroupHooks hooks) {
   return group;
 }
 
-void Driver::remove_group(Group* group) {
+Status Driver::remove_group(Group* group) {
   Lock lock = lock_engine();
   std::erase_if(groups_, [group](const HookedGroup& held) { return held.group == group; });
-  engine_.remove_group(group);
+  Status unheard = engine_.remove_group(group);
   staging_.trim();
   count_ranks();
   leave();
+  return unheard;
 }
 
 void Driver::count_ranks() {

@@ -56,7 +56,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   posix::Poller* poller() { return poller_.get(); }
 
   Group* add_group(GroupConfig config, GroupHooks hooks);
-  void remove_group(Group* group);
+  Status remove_group(Group* group);
   void report(Group* group, const Cause& cause);
   void end_group(Group* group, const Status& status);
   void mark_gone(Group* group, int peer, const Status& why);

@@ -129,7 +129,7 @@ class TwoDrivers : public testing::Test {
 
   void TearDown() override {
     for (int rank = 0; rank < 2; ++rank) {
-      if (group_[rank] != nullptr) driver_[rank]->remove_group(group_[rank]);
+      if (group_[rank] != nullptr) (void)driver_[rank]->remove_group(group_[rank]);
     }
   }
 
@@ -262,7 +262,7 @@ TEST_F(TwoDrivers, RemovingAGroupEndsItsWaits) {
   int64_t value = 1;
   Work work = all_reduce(0, &value, false);
   std::thread waiter([&] { EXPECT_EQ(work.wait().code(), StatusCode::kAborted); });
-  driver_[0]->remove_group(std::exchange(group_[0], nullptr));
+  (void)driver_[0]->remove_group(std::exchange(group_[0], nullptr));
   waiter.join();
 }
 
@@ -337,7 +337,7 @@ TEST_F(TwoDriversThatSleep, AGroupThatComesWhileAThreadSleepsIsRungToo) {
   inbox->until_asleep();
   EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
   sleeper.join();
-  driver_[0]->remove_group(group);
+  (void)driver_[0]->remove_group(group);
 }
 
 // Rank 0 of three; the other two are only what the test says that they sent.
@@ -375,7 +375,7 @@ TEST(OneOfThree, ACallThatNeedsAPeerThatIsGoneEndsTheWaitsOfOthers) {
   EXPECT_EQ(with.status().code(), StatusCode::kPeerLost);
   EXPECT_NE(with.status().message().find("rank 1"), std::string::npos) << with.status().message();
   EXPECT_TRUE(is_over(sleeper));
-  (*driver)->remove_group(group);
+  (void)(*driver)->remove_group(group);
   EXPECT_EQ(sleeper.get().code(), StatusCode::kPeerLost);
 }
 
@@ -385,7 +385,7 @@ TEST_F(TwoDrivers, AWorkOutlivesItsDriver) {
   EXPECT_TRUE(all_reduce(1, &value[1], true).wait().ok());
   EXPECT_TRUE(work.wait().ok());
   for (int rank = 0; rank < 2; ++rank) {
-    driver_[rank]->remove_group(std::exchange(group_[rank], nullptr));
+    (void)driver_[rank]->remove_group(std::exchange(group_[rank], nullptr));
     driver_[rank].reset();
   }
   EXPECT_TRUE(work.done());

@@ -100,6 +100,7 @@ void end_group(Group& group, Status status) {
   if (!group.status.ok() && !group.is_halted) return;
   group.is_halted = false;
   if (std::exchange(group.cause_waits, false)) --*group.causes;
+  group.is_told = group.unended > 0;
   group.status = std::move(status);
   const std::string text = group.status.message().substr(0, 1024);
   send_abort(group, text);

@@ -3,6 +3,8 @@
 
 #include "engine/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/assert.h"
@@ -28,7 +30,9 @@ Engine::Engine(memory::StagingPool* staging) : state_(std::make_unique<State>())
 }
 
 Engine::~Engine() {
-  while (!state_->groups.empty()) remove_group(state_->groups.back().get());
+  while (!state_->groups.empty()) {
+    [[maybe_unused]] const Status unheard = remove_group(state_->groups.back().get());
+  }
 }
 
 Group* Engine::add_group(GroupConfig config) {
@@ -47,11 +51,12 @@ Group* Engine::add_group(GroupConfig config) {
   return state_->groups.back().get();
 }
 
-void Engine::remove_group(Group* group) {
+Status Engine::remove_group(Group* group) {
   // Peers learn by the links' goodbye; only what is in flight here ends in an error.
   for (Peer& peer : group->peers) {
     if (peer.link != nullptr) peer.link->progress();
   }
+  Status unheard = group->is_halted || group->is_told ? Status() : group->status;
   const bool busy = group->next_sequence != group->lowest;
   if (!busy) {
     for (Peer& peer : group->peers) {
@@ -59,10 +64,12 @@ void Engine::remove_group(Group* group) {
       peer.gone = true;
     }
   }
-  engine::end_group(*group, group->is_halted
-                                ? group->status
-                                : Status(StatusCode::kAborted, "the communicator was closed"));
+  engine::end_group(*group, group->is_halted ? group->status
+                                             : Status(StatusCode::kAborted,
+                                                      fmt::format("rank {} closed its communicator",
+                                                                  group->config.rank)));
   std::erase_if(state_->groups, [group](const auto& held) { return held.get() == group; });
+  return unheard;
 }
 
 void Engine::report(Group* group, const Cause& cause) { engine::report(*group, cause); }
@@ -95,7 +102,10 @@ WorkState* Engine::submit(Group* group, Request request, TimeNs now,
 }
 
 void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* work) {
-  if (!group->status.ok() && !group->is_halted) return work->finish(group->status);
+  if (!group->status.ok() && !group->is_halted) {
+    group->is_told = true;
+    return work->finish(group->status);
+  }
   bind(*group, std::move(request), work, now);
   if (!group->is_halted) start_queued(*group);
 }

@@ -88,9 +88,9 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
 
   // The group lives until remove_group(), which ends what is in flight with kAborted and closes the
-  // links.
+  // links. It returns the error with which the group had ended where no Work has told it.
   Group* add_group(GroupConfig config);
-  void remove_group(Group* group);
+  Status remove_group(Group* group);
 
   // A cause from outside, such as the user's abort().
   void report(Group* group, const Cause& cause);

@@ -117,6 +117,7 @@ class Group {
   bool is_halted = false;  // what ends the group is being decided
   Cause cause;
   bool cause_waits = false;
+  bool is_told = false;     // a Work has ended with `status`
   std::vector<Peer> peers;  // by rank
 
   // The last calls, by sequence modulo their number.

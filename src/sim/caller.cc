@@ -201,7 +201,7 @@ void Caller::act(TimeNs now, TimeNs* again) {
 
 void Caller::close(TimeNs now) {
   if (is_closed()) return;
-  engine_->remove_group(handle_);
+  (void)engine_->remove_group(handle_);
   handle_ = nullptr;
   end_->first_end_at = std::min(end_->first_end_at, now);
 }

@@ -24,7 +24,7 @@ NativeBackend::NativeBackend(NativeOptions options)
       timeout_ms_(options.timeout_ms),
       buffer_size_(options.buffer_size) {}
 
-NativeBackend::~NativeBackend() { close(); }
+NativeBackend::~NativeBackend() { [[maybe_unused]] const Status unheard = close(); }
 
 Capabilities NativeBackend::capabilities() const {
   return {.name = "native", .cuda = false, .can_abort = true};
@@ -113,9 +113,9 @@ engine::GroupProgress NativeBackend::progress_of_group() {
   return driver_->progress(group_);
 }
 
-void NativeBackend::close() {
+Status NativeBackend::close() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (group_ != nullptr) driver_->remove_group(std::exchange(group_, nullptr));
+  return group_ == nullptr ? Status() : driver_->remove_group(std::exchange(group_, nullptr));
 }
 
 Status NativeBackend::status() {

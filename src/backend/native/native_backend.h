@@ -30,7 +30,7 @@ class NativeBackend final : public Backend {
   Result<Work> submit(const collective::Arguments& arguments) override;
   void progress() override;
   void report(const engine::Cause& cause) override;
-  void close() override;
+  Status close() override;
   Status status() override;
   void end(const Status& status) override;
   void mark_gone(int rank, const Status& why) override;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// control_hub.h: rank 0's office in a group's control plane: hears of every rank, and decides.
+//
+// The first cause that it hears of ends the group; it sends the same decision to all. Before it
+// decides on calls that differ, or on an operation that is late, it asks the ranks what they have
+// called: the error then names ranks and calls. A rank that is silent for too long is lost.
+//
+// No clock, no input or output: the same code runs in the simulator.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "communicator/control_messages.h"
+#include "communicator/control_settings.h"
+
+namespace ciuic::control {
+
+class Hub {
+ public:
+  // `send` queues a message to a rank, rank 0 included, and never calls back.
+  Hub(const Settings* settings, TimeNs now, std::function<void(int, const Message&)> send);
+
+  void take(int rank, const Message& message, TimeNs now);
+  void line_lost(int rank, TimeNs now);  // without a goodbye, unless kLeave came before
+  void step(TimeNs now);
+
+  TimeNs next_step() const;  // when step() has something to do at the latest
+  bool is_over() const;      // all other ranks have left or are gone
+
+ private:
+  struct Member {
+    TimeNs heard_at = 0;
+    bool gone = false;  // or left
+    bool in_good_order = false;
+    uint32_t next = 0;  // number of its next call, as last heard
+  };
+
+  // One question to all ranks that can answer.
+  struct Inquiry {
+    uint32_t sequence = 0;
+    TimeNs until = 0;
+    std::vector<std::optional<Message>> answers;  // by rank
+  };
+
+  bool is_silent(int rank, TimeNs now) const;
+  void tell_all(const Message& message);
+  void ask(uint32_t sequence, TimeNs now);
+  bool is_answered(TimeNs now) const;
+  void conclude(TimeNs now);
+  void decide(Status status);
+  std::string differing_calls() const;
+  std::string missing_ranks(TimeNs now) const;
+  int lost_rank() const;
+  Status about_silence(int rank, TimeNs now) const;
+  std::string operation_text() const;
+
+  const Settings& settings_;
+  std::function<void(int, const Message&)> send_;
+  std::vector<Member> members_;
+  TimeNs beat_at_ = 0;
+  std::optional<Inquiry> inquiry_;
+  TimeNs asked_at_ = -1;  // last, and
+  uint32_t asked_ = 0;    // about this operation
+  std::optional<Message> cause_;
+  int cause_rank_ = 0;
+  bool decided_ = false;
+};
+
+}  // namespace ciuic::control
