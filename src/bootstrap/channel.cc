@@ -41,7 +41,6 @@ Result<Channel> Channel::connect(const posix::Address& address, security::Handsh
   Result<posix::UniqueFd> fd = posix::start_connect(address);
   if (!fd.ok()) return fd.status();
   Channel channel(std::move(*fd), std::move(handshake), max_frame_bytes);
-  channel.accepts_ = false;
   channel.connecting_ = true;
   channel.address_ = address;
   return channel;
@@ -95,14 +94,14 @@ Status Channel::read_proof() {
       return status;
     }
   }
-  return handshake_.uses_tls() ? start_tls(accepts_) : Status();
+  return handshake_.uses_tls() ? start_tls() : Status();
 }
 
-Status Channel::start_tls(bool accepts) {
+Status Channel::start_tls() {
   Result<std::string> key = handshake_.tls_key();
   if (!key.ok()) return key.status();
   security::TlsOptions options;
-  options.accepts = accepts;
+  options.accepts = handshake_.accepts();
   options.key = std::move(*key);
   options.sleeps = true;  // rank 0 has one for each rank
   Result<std::unique_ptr<security::TlsSocket>> tls = security::TlsSocket::create(options);

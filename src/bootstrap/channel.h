@@ -71,13 +71,12 @@ class Channel {
   Status read_proof();
   Status read_in();
   Status take_frames();
-  Status start_tls(bool accepts);
+  Status start_tls();
   Result<size_t> receive_some(char* buffer, size_t bytes);
 
   posix::UniqueFd fd_;
   security::Handshake handshake_;
   size_t max_frame_bytes_;
-  bool accepts_ = true;
   bool connecting_ = false;
   posix::Address address_;
   std::string proof_out_;  // of the handshake, always in the clear

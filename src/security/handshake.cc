@@ -167,6 +167,7 @@ Handshake Handshake::accepting(std::string secret, Identity identity) {
   Handshake handshake;
   handshake.secret_ = std::move(secret);
   handshake.identity_ = std::move(identity);
+  handshake.accepts_ = true;
   handshake.stage_ = Stage::kAwaitHello;
   return handshake;
 }

@@ -61,6 +61,7 @@ class Handshake {
   Status receive(const std::string& bytes);
 
   bool done() const;
+  bool accepts() const { return accepts_; }
   const Identity& peer() const { return peer_; }
 
   // Where it is done: whether TLS follows, and the key for it, which only these two ends have.
@@ -83,6 +84,7 @@ class Handshake {
   std::string to_send_;
   std::string transcript_;
   Stage stage_{};
+  bool accepts_ = false;
   bool tls_differs_ = false;
 };
 

@@ -2,7 +2,7 @@
 // link.h: what the engine asks of a connection to one peer process, the same for every transport.
 //
 // A link moves messages, whole and in order, in both directions. It never calls upward: the engine
-// asks it. Nothing here blocks, but for the destructor's close. One thread at a time.
+// asks it. Nothing here blocks, but for close(). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,9 @@ class Link {
   virtual void send(const wire::Header& header, const std::byte* payload,
                     Publication* publication) = 0;
 
-  // How many calls of send(), from the first on, no longer need their payload.
+  // How many calls of send(), from the first on, no longer need their payload, since it is on its
+  // way. What a link lost when it failed is never counted: its payload is free once close()
+  // returns.
   virtual uint64_t sent() const = 0;
 
   // Takes the next message. False: none is there. A message whose data is null is only announced:
@@ -75,7 +77,8 @@ class Link {
   // all that the peer has sent.
   virtual void peer_gone(const Status& /*why*/) {}
 
-  // Sends kGoodbye if it can without blocking, and gives up memory, descriptors and placements.
+  // Sends what waits and kGoodbye, and gives up memory, descriptors and placements. Where the peer
+  // takes nothing at this moment, it waits a little: at most half a second for all of a group.
   virtual void close() = 0;
 
   // Bytes of buffers that this link holds, for memory_usage().

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// link_test.cc: what every link promises (link.h), over shared memory and over TCP.
+// link_test.cc: what every link promises (link.h), over shared memory, TCP and TLS.
 
 #include "transport/link.h"
 
@@ -24,7 +24,8 @@ class LinkTest : public testing::TestWithParam<const char*> {
   std::unique_ptr<Fabric> fabric_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, LinkTest, testing::Values("shm", "shm_one_mapping", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Transports, LinkTest,
+                         testing::Values("shm", "shm_one_mapping", "tcp", "tls"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST_P(LinkTest, DeliversEverySizeInOrderAndWhole) {

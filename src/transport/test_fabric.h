@@ -128,7 +128,7 @@ class ShmFabric final : public Fabric {
 
 class TcpFabric final : public Fabric {
  public:
-  explicit TcpFabric(int size) : Fabric(size) {
+  explicit TcpFabric(int size, security::UseTls tls = security::UseTls::kNo) : Fabric(size) {
     std::vector<posix::Address> addresses;
     for (int rank = 0; rank < size; ++rank) {
       tcp::TcpAcceptorOptions options;
@@ -137,6 +137,7 @@ class TcpFabric final : public Fabric {
       options.secret = kTestSecret;
       options.identity = test_identity();
       options.identity.to = rank;
+      options.identity.tls = tls;
       options.poller = poller(rank);
       acceptors_.push_back(std::move(tcp::TcpAcceptor::create(std::move(options)).value()));
     }
@@ -150,6 +151,7 @@ class TcpFabric final : public Fabric {
         options.secret = kTestSecret;
         options.identity = test_identity();
         options.identity.from = from;
+        options.identity.tls = tls;
         options.acceptor = acceptors_[from];
         options.poller = poller(from);
         slot(from, to) = std::make_unique<tcp::TcpLink>(std::move(options));
@@ -165,6 +167,7 @@ class TcpFabric final : public Fabric {
 
 inline std::unique_ptr<Fabric> make_fabric(const std::string& kind, int size) {
   if (kind == "tcp") return std::make_unique<TcpFabric>(size);
+  if (kind == "tls") return std::make_unique<TcpFabric>(size, security::UseTls::kYes);
   return std::make_unique<ShmFabric>(size, kind == "shm_one_mapping");
 }
 

@@ -99,9 +99,9 @@ void TcpAcceptor::hand_over(std::list<Pending>::iterator pending) {
   const auto link = links_.find(peer.from);
   if (peer.purpose != kTcpLinkPurpose || link == links_.end()) return turn_away(pending);
   options_.poller->remove(pending->fd.get());
-  posix::UniqueFd fd = std::move(pending->fd);
+  TcpConnection connection{std::move(pending->fd), pending->handshake.take_tls()};
   pending_.erase(pending);
-  if (!link->second->adopt(&fd)) ++strangers_;
+  if (!link->second->adopt(&connection)) ++strangers_;
 }
 
 }  // namespace ciuic::transport::tcp

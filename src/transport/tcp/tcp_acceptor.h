@@ -50,12 +50,20 @@ class TcpAcceptor {
     if (found != links_.end() && found->second == link) links_.erase(found);
   }
 
+  // Until when links of the group may wait for their last words to go, all of them together, from
+  // the first that asks on.
+  TimeNs last_word_deadline(TimeNs now) {
+    if (last_word_deadline_ == kNever) last_word_deadline_ = deadline_after(now, kLastWordMs);
+    return last_word_deadline_;
+  }
+
   uint64_t strangers() const { return strangers_; }  // turned away: not proven, or not awaited
 
  private:
   // Who connects and says nothing: at most so many at once, then the oldest has to go.
   static constexpr size_t kMaxPending = 64;
   static constexpr int64_t kHandshakeMs = 10'000;
+  static constexpr int64_t kLastWordMs = 500;
 
   struct Pending {
     posix::UniqueFd fd;
@@ -78,6 +86,7 @@ class TcpAcceptor {
   std::list<Pending> pending_;      // oldest first
   std::unordered_map<int, TcpLink*> links_;
   uint64_t strangers_ = 0;
+  TimeNs last_word_deadline_ = kNever;
   pid_t pid_;  // a forked child only lets go
 };
 

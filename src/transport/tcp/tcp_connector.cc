@@ -34,6 +34,7 @@ void TcpConnector::begin(TimeNs deadline, TimeNs now) {
 void TcpConnector::end_attempt() {
   if (fd_) options_.poller->remove(fd_.get());
   fd_.reset();
+  tls_.reset();
   stage_ = Stage::kIdle;
 }
 
@@ -97,6 +98,25 @@ Status TcpConnector::verdict(TimeNs now) const {
   return Status(late ? StatusCode::kTimeout : StatusCode::kPeerLost, std::move(text));
 }
 
+Result<bool> TcpConnector::prove(const posix::Address& address) {
+  Result<bool> done = handshake_->progress(fd_.get());
+  if (done.ok()) {
+    if (*done) tls_ = handshake_->take_tls();
+    return done;
+  }
+  if (done.status().code() == StatusCode::kPeerLost) try_again_ = true;
+  const bool stranger = done.status().code() == StatusCode::kInvalidArgument;
+  const StatusCode code = stranger ? StatusCode::kPeerLost : done.status().code();
+  return Status(code, address.format() + ": " + done.status().message());
+}
+
+Result<size_t> TcpConnector::receive_kept(char* kept) {
+  if (tls_ == nullptr) return posix::receive_some(fd_.get(), kept, 1);
+  const iovec part = {kept, 1};
+  bool readable = true;
+  return tls_->receive(fd_.get(), {&part, 1}, &readable);
+}
+
 // True: connected, proven and kept. An error of code kPeerLost ends only this attempt.
 Result<bool> TcpConnector::advance() {
   const posix::Address& address = options_.addresses[next_address_ - 1];
@@ -110,18 +130,12 @@ Result<bool> TcpConnector::advance() {
     handshake_.emplace(security::Handshake::connecting(options_.secret, options_.identity));
   }
   if (stage_ == Stage::kProving) {
-    Result<bool> done = handshake_->progress(fd_.get());
-    if (!done.ok()) {
-      if (done.status().code() == StatusCode::kPeerLost) try_again_ = true;
-      const bool stranger = done.status().code() == StatusCode::kInvalidArgument;
-      const StatusCode code = stranger ? StatusCode::kPeerLost : done.status().code();
-      return Status(code, address.format() + ": " + done.status().message());
-    }
-    if (!*done) return false;
+    Result<bool> done = prove(address);
+    if (!done.ok() || !*done) return done;
     stage_ = Stage::kWaiting;
   }
   char kept = 0;
-  Result<size_t> count = posix::receive_some(fd_.get(), &kept, 1);
+  Result<size_t> count = receive_kept(&kept);
   if (!count.ok() || (*count == 1 && kept != kKeptByte)) {
     try_again_ = true;
     return Status(StatusCode::kPeerLost,
@@ -130,10 +144,10 @@ Result<bool> TcpConnector::advance() {
   return *count == 1;
 }
 
-Result<posix::UniqueFd> TcpConnector::progress(TimeNs now) {
+Result<TcpConnection> TcpConnector::progress(TimeNs now) {
   if (stage_ == Stage::kIdle) {
     if (now >= deadline_) return verdict(now);
-    if (now < retry_at_) return posix::UniqueFd();
+    if (now < retry_at_) return TcpConnection();
     if (next_address_ == 0) failures_.clear();  // the last round's are told
     start_attempt(now);
   }
@@ -141,11 +155,11 @@ Result<posix::UniqueFd> TcpConnector::progress(TimeNs now) {
     Result<bool> done = advance();
     if (done.ok() && *done) {
       options_.poller->remove(fd_.get());
-      posix::UniqueFd fd = std::move(fd_);
+      TcpConnection connection{std::move(fd_), std::move(tls_)};
       drop();
-      return fd;
+      return connection;
     }
-    if (done.ok() && now < attempt_deadline_) return posix::UniqueFd();
+    if (done.ok() && now < attempt_deadline_) return TcpConnection();
     if (done.ok()) {
       too_late_ = true;
       attempt_failed("connect to " + options_.addresses[next_address_ - 1].format() +
@@ -164,7 +178,7 @@ Result<posix::UniqueFd> TcpConnector::progress(TimeNs now) {
   too_late_ = false;
   retry_at_ = now + kRetryNs;
   set_timer(std::min(retry_at_, deadline_));
-  return posix::UniqueFd();
+  return TcpConnection();
 }
 
 }  // namespace ciuic::transport::tcp

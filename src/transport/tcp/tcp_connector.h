@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,11 +19,18 @@
 #include "drivers/posix/poller.h"
 #include "drivers/posix/unique_fd.h"
 #include "security/handshake.h"
+#include "security/tls_socket.h"
 #include "transport/handshake_io.h"
 
 namespace ciuic::transport::tcp {
 
 inline constexpr char kKeptByte = '\x06';
+
+// One that has been proven; what goes over it goes through `tls`, where there is one.
+struct TcpConnection {
+  posix::UniqueFd fd;
+  std::unique_ptr<security::TlsSocket> tls;
+};
 
 struct TcpConnectorOptions {
   std::vector<posix::Address> addresses;
@@ -44,9 +52,9 @@ class TcpConnector {
   // Whether the peer has, or may have, taken this connection as far as its handshake.
   bool reached_peer() const { return stage_ == Stage::kProving || stage_ == Stage::kWaiting; }
 
-  // The socket when it is done, an invalid one while it is not. Final errors: kPeerLost, kTimeout,
-  // which name each address and what was wrong with it; kPermission, kMismatch.
-  Result<posix::UniqueFd> progress(TimeNs now);
+  // The connection when it is done, an invalid one while it is not. Final errors: kPeerLost,
+  // kTimeout, which name each address and what was wrong with it; kPermission, kMismatch.
+  Result<TcpConnection> progress(TimeNs now);
 
   // Gives the attempt up, without an error. In a forked child it must not be called, nor the
   // destructor: forget() first.
@@ -61,6 +69,8 @@ class TcpConnector {
   void set_timer(TimeNs at);
   void attempt_failed(const std::string& why);
   Result<bool> advance();
+  Result<bool> prove(const posix::Address& address);
+  Result<size_t> receive_kept(char* kept);
   Status verdict(TimeNs now) const;
 
   TcpConnectorOptions options_;
@@ -69,6 +79,7 @@ class TcpConnector {
   posix::UniqueFd timer_;           // wakes a sleeper when something is due here
   std::atomic<uint32_t> ready_{0};  // of both
   std::optional<HandshakeIo> handshake_;
+  std::unique_ptr<security::TlsSocket> tls_;
   size_t next_address_ = 0;
   TimeNs deadline_ = kNever;
   TimeNs attempt_deadline_ = kNever;

@@ -7,9 +7,12 @@
 
 #include "transport/tcp/tcp_link.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <span>
 #include <utility>
 
 #include "base/assert.h"
@@ -43,46 +46,53 @@ TcpLink::~TcpLink() { close(); }
 void TcpLink::fail(StatusCode code, const std::string& what) {
   if (status_.ok()) status_ = Status(code, options_.peer_name + " " + what);
   stage_ = Stage::kEnded;
-  drop_queue();
-}
-
-void TcpLink::drop_queue() {
-  if (sender_ && sender_->abandon()) lost_data_ = true;
+  if (sender_) sender_->abandon();
 }
 
 bool TcpLink::connect() {
   bool moved = options_.acceptor->progress();  // may hand a connection to this link
   if (stage_ != Stage::kConnecting) return moved;
-  Result<posix::UniqueFd> fd = connector_.progress(now_ns());
-  if (!fd.ok()) {
+  Result<TcpConnection> connection = connector_.progress(now_ns());
+  if (!connection.ok()) {
     connector_.drop();
-    fail(fd.status().code(), fd.status().message());
+    fail(connection.status().code(), connection.status().message());
     return true;
   }
-  if (fd->valid()) connected(std::move(*fd));
+  if (connection->fd.valid()) connected(std::move(*connection));
   return moved;
 }
 
-void TcpLink::connected(posix::UniqueFd fd) {
-  fd_ = std::move(fd);
+void TcpLink::connected(TcpConnection connection) {
+  fd_ = std::move(connection.fd);
+  tls_ = std::move(connection.tls);
   ready_.store(0, std::memory_order_relaxed);
   const Status added = options_.poller->add(fd_.get(), &ready_);
   if (!added.ok()) return fail(added.code(), "cannot be watched: " + added.message());
-  sender_ = std::make_unique<TcpSender>();
-  receiver_ = std::make_unique<TcpReceiver>();
+  sender_ = std::make_unique<TcpSender>(tls_.get());
+  receiver_ = std::make_unique<TcpReceiver>(tls_.get());
   readable_ = writable_ = true;
   stage_ = Stage::kConnected;
 }
 
-bool TcpLink::adopt(posix::UniqueFd* fd) {
+// The byte may go later, with what follows, where TLS has it.
+static bool tell_kept(TcpConnection* connection) {
+  if (connection->tls == nullptr) {
+    Result<size_t> told = posix::send_some(connection->fd.get(), &kKeptByte, 1);
+    return told.ok() && *told == 1;
+  }
+  Result<bool> told = connection->tls->write(std::as_bytes(std::span(&kKeptByte, 1)));
+  bool writable = true;
+  return told.ok() && *told && connection->tls->flush(connection->fd.get(), &writable).ok();
+}
+
+bool TcpLink::adopt(TcpConnection* connection) {
   if (stage_ != Stage::kIdle && stage_ != Stage::kConnecting) return false;
   // Both have begun: the lower rank's connection stays, if it has come as far as the peer.
   const bool ours_first = options_.identity.from < options_.peer;
   if (stage_ == Stage::kConnecting && ours_first && connector_.reached_peer()) return false;
-  Result<size_t> told = posix::send_some(fd->get(), &kKeptByte, 1);
-  if (!told.ok() || *told != 1) return false;
+  if (!tell_kept(connection)) return false;
   connector_.drop();
-  connected(std::move(*fd));
+  connected(std::move(*connection));
   return stage_ == Stage::kConnected;
 }
 
@@ -112,14 +122,14 @@ void TcpLink::send(const wire::Header& header, const std::byte* payload,
   if (writable_) transfer();
 }
 
-// Sends what waits.
+// Sends what waits. What did not go stays uncounted until the link has failed for it.
 bool TcpLink::transfer() {
   Result<bool> moved = sender_->flush(fd_.get(), &writable_);
   if (moved.ok()) return *moved;
   write_ended_ = true;
   end_ = moved.status().message();
-  readable_ = true;  // down to the end, which says why
-  drop_queue();
+  if (tls_) ::shutdown(fd_.get(), SHUT_RDWR);  // it may have been TLS that failed, not the socket
+  readable_ = true;                            // down to the end, which says why
   return true;
 }
 
@@ -158,10 +168,7 @@ bool TcpLink::fill() {
 // What had come whole can still be received; after that the end counts.
 void TcpLink::look_at_end() {
   if (!status_.ok() || closed_ || receiver_->has_message()) return;
-  if (goodbye_) {
-    if (lost_data_) fail(StatusCode::kPeerLost, "has closed its communicator");
-    return;
-  }
+  if (goodbye_) return;
   std::string how = "closed the connection";
   if (receiver_->in_message()) how += " in the middle of a message";
   if (!end_.empty()) how = "is gone: " + end_;
@@ -182,7 +189,8 @@ bool TcpLink::receive(Arrival* arrival) {
   }
   if (arrival->header.type == wire::MessageType::kGoodbye) {
     goodbye_ = true;
-    drop_queue();
+    // It has gone, and what waits for it is missed by nobody, unless it is data.
+    if (sender_->abandon()) fail(StatusCode::kPeerLost, "has closed its communicator");
   }
   return true;
 }
@@ -193,42 +201,91 @@ void TcpLink::release(uint64_t token) {
   if (receiver_) receiver_->release(token);
 }
 
+// Data flows only over a connection that both ends keep: none can be on its way to this one.
+void TcpLink::peer_gone(const Status& why) {
+  if (stage_ != Stage::kIdle && stage_ != Stage::kConnecting) return;
+  connector_.drop();
+  status_ = why;
+  stage_ = Stage::kEnded;
+}
+
 void TcpLink::close() {
   if (closed_) return;
   closed_ = true;
   options_.acceptor->forget(options_.peer, this);
   // The last link of a group takes the listeners along: who connects late is refused at once.
-  options_.acceptor.reset();
+  const auto acceptor = std::move(options_.acceptor);
   if (getpid() != pid_) {
     // A forked child shares socket and epoll with its parent: it may only let go.
     connector_.forget();
     return;
   }
   connector_.drop();
-  if (stage_ == Stage::kConnected && !goodbye_ && !write_ended_ && !sender_->full()) {
-    wire::Header goodbye;
-    goodbye.type = wire::MessageType::kGoodbye;
-    goodbye.epoch = options_.identity.epoch;
-    goodbye.group = options_.identity.group;
-    sender_->push(goodbye, nullptr);
-    if (writable_) transfer();
+  if (stage_ == Stage::kConnected && !goodbye_ && !write_ended_) {
+    say_goodbye(acceptor->last_word_deadline(now_ns()));
   }
-  drop_queue();
+  if (sender_) sender_->abandon();
   stage_ = Stage::kEnded;
   if (!fd_) return;
   options_.poller->remove(fd_.get());
   ::shutdown(fd_.get(), SHUT_WR);  // also where a forked child holds it open
-  char waste[4096];
-  for (int i = 0; i < kMaxDrains; ++i) {
-    Result<size_t> count = posix::receive_some(fd_.get(), waste, sizeof waste);
-    if (!count.ok() || *count == 0) break;
-  }
+  drain();
   fd_.reset();
 }
 
+// Reads away what came. False: the connection is gone.
+bool TcpLink::drain() {
+  char waste[4096];
+  for (int i = 0; i < kMaxDrains; ++i) {
+    Result<size_t> count = posix::receive_some(fd_.get(), waste, sizeof waste);
+    if (!count.ok()) return false;
+    if (*count == 0) break;
+  }
+  return true;
+}
+
+// The last words, and what waits before them: without them the peer would take this for a death.
+void TcpLink::say_goodbye(TimeNs deadline) {
+  wire::Header goodbye;
+  goodbye.type = wire::MessageType::kGoodbye;
+  goodbye.epoch = options_.identity.epoch;
+  goodbye.group = options_.identity.group;
+  for (bool said = false, closed = tls_ == nullptr; !write_ended_;) {
+    if (!said && !sender_->full()) {
+      sender_->push(goodbye, nullptr);
+      said = true;
+    }
+    if (writable_) transfer();
+    if (said && sender_->empty()) {
+      if (closed) return;
+      tls_->close();
+      closed = true;
+    } else if (!write_ended_ && !wait_to_write(deadline)) {
+      return;
+    }
+  }
+}
+
+// The peer may be doing the same: unless both read, neither can write.
+bool TcpLink::wait_to_write(TimeNs deadline) {
+  while (!writable_) {
+    pollfd entry{fd_.get(), POLLIN | POLLOUT, 0};
+    const TimeNs now = now_ns();
+    if (hung_up_ || now >= deadline) return false;
+    const int count = ::poll(&entry, 1, posix::poll_timeout_ms(deadline, now));
+    if (count < 0 && errno != EINTR) return false;
+    if (count <= 0) continue;
+    if ((entry.revents & POLLIN) != 0 && !drain()) return false;
+    if ((entry.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return false;
+    if ((entry.revents & POLLOUT) != 0) writable_ = true;
+  }
+  return true;
+}
+
 size_t TcpLink::buffer_bytes() const {
+  const size_t encrypted = tls_ ? tls_->buffer_bytes() + security::kTlsRecordBytes : 0;
   return sizeof *this + (sender_ ? sizeof *sender_ : 0) +
-         (receiver_ ? TcpReceiver::buffer_bytes() : 0);
+         (receiver_ ? TcpReceiver::buffer_bytes() : 0) + encrypted;
 }
 
 }  // namespace ciuic::transport::tcp

@@ -4,7 +4,8 @@
 // Connected when first needed: by whichever of the two has something to send first; where both
 // begin at once, the lower rank's connection is the one that stays. Payloads are sent from where
 // they lie and, from kDirectBytes on, read to where they shall go. The socket is read only when the
-// poller's word says so; writing is tried at once.
+// poller's word says so; writing is tried at once. With TLS (identity.tls) the same bytes go
+// through a TlsSocket, which is asked where the socket is asked without.
 #pragma once
 
 #include <sys/types.h>
@@ -56,21 +57,24 @@ class TcpLink final : public Link {
   bool receive(Arrival* arrival) override;
   void place(std::byte* destination) override;
   void release(uint64_t token) override;
+  void peer_gone(const Status& why) override;
   void close() override;
   size_t buffer_bytes() const override;
 
   // For the acceptor: offers a proven connection of the peer. False: another one is kept.
-  bool adopt(posix::UniqueFd* fd);
+  bool adopt(TcpConnection* connection);
 
  private:
   enum class Stage { kIdle, kConnecting, kConnected, kEnded };
 
   bool connect();
-  void connected(posix::UniqueFd fd);
+  void connected(TcpConnection connection);
   bool transfer();
   bool fill();
   void look_at_end();
-  void drop_queue();
+  void say_goodbye(TimeNs deadline);
+  bool wait_to_write(TimeNs deadline);
+  bool drain();
   void fail(StatusCode code, const std::string& what);
 
   // Looked at in every pass.
@@ -82,9 +86,9 @@ class TcpLink final : public Link {
   bool goodbye_ = false;  // the peer closed in good order
   bool read_ended_ = false;
   bool write_ended_ = false;
-  bool lost_data_ = false;  // data waited when writing ended
   bool closed_ = false;
   posix::UniqueFd fd_;
+  std::unique_ptr<security::TlsSocket> tls_;  // null: none
   std::unique_ptr<TcpSender> sender_;
   std::unique_ptr<TcpReceiver> receiver_;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tcp_link_test.cc: connecting, strangers, and peers that break off or send nonsense.
+// tcp_link_test.cc: connecting, reading, strangers, and peers that send nonsense.
 
 #include "transport/tcp/tcp_link.h"
 
@@ -7,107 +7,10 @@
 
 #include <random>
 
-#include "transport/test_fabric.h"
+#include "transport/tcp/tcp_link_fixture.h"
 
-namespace ciuic::transport {
+namespace ciuic::transport::tcp {
 namespace {
-
-using tcp::TcpAcceptor;
-using tcp::TcpLink;
-using tcp::TcpLinkOptions;
-
-// Rank 0 with a link to rank 1, whose end of the connection the test plays itself.
-class TcpLinkTest : public testing::Test {
- protected:
-  TcpLinkTest() {
-    tcp::TcpAcceptorOptions options;
-    options.listeners.push_back(std::move(posix::listen_at({"127.0.0.1", 0}).value()));
-    address_ = posix::local_address(options.listeners[0].get()).value();
-    options.secret = kTestSecret;
-    options.identity = test_identity();
-    options.identity.to = 0;
-    options.poller = poller_.get();
-    acceptor_ = std::move(TcpAcceptor::create(std::move(options)).value());
-  }
-
-  void make_link(std::vector<posix::Address> addresses, int64_t connect_timeout_ms = 60'000,
-                 std::string secret = kTestSecret) {
-    TcpLinkOptions options;
-    options.peer = 1;
-    options.peer_name = "rank 1 (host-b)";
-    options.addresses = std::move(addresses);
-    options.secret = std::move(secret);
-    options.identity = test_identity();
-    options.identity.from = 0;
-    options.acceptor = acceptor_;
-    options.poller = poller_.get();
-    options.connect_timeout_ms = connect_timeout_ms;
-    link_ = std::make_unique<TcpLink>(std::move(options));
-  }
-
-  void step() {
-    poller_->poll(0);
-    acceptor_->progress();
-    link_->progress();
-  }
-  bool pump(const std::function<bool()>& done) {
-    return pump_until([this] { step(); }, done);
-  }
-
-  // Connects to rank 0 as `rank` and proves the secret.
-  posix::UniqueFd connect_as(int rank, const std::string& secret = kTestSecret) {
-    posix::UniqueFd fd = std::move(posix::connect_to(address_, kNever).value());
-    security::Identity identity = test_identity();
-    identity.purpose = kTcpLinkPurpose;
-    identity.from = rank;
-    identity.to = 0;
-    HandshakeIo handshake(security::Handshake::connecting(secret, identity));
-    EXPECT_TRUE(pump([&] {
-      const Result<bool> done = handshake.progress(fd.get());
-      return !done.ok() || *done;
-    }));
-    return fd;
-  }
-
-  // The other end of the link, connected.
-  posix::UniqueFd connected_peer() {
-    make_link({});
-    posix::UniqueFd fd = connect_as(1);
-    char kept = 0;
-    EXPECT_TRUE(pump([&] { return *posix::receive_some(fd.get(), &kept, 1) == 1; }));
-    EXPECT_EQ(kept, tcp::kKeptByte);
-    EXPECT_TRUE(link_->can_send(0));
-    return fd;
-  }
-
-  static void put(const posix::UniqueFd& fd, const void* data, size_t bytes) {
-    ASSERT_TRUE(posix::send_all(fd.get(), data, bytes, kNever).ok());
-  }
-  static std::array<std::byte, wire::kHeaderBytes> bytes_of(const wire::Header& header) {
-    std::array<std::byte, wire::kHeaderBytes> bytes;
-    wire::encode(header, bytes);
-    return bytes;
-  }
-  static void put_message(const posix::UniqueFd& fd, uint32_t number, size_t payload_bytes) {
-    put(fd, bytes_of(data_header(number, payload_bytes)).data(), wire::kHeaderBytes);
-    const std::vector<std::byte> payload = pattern(number, payload_bytes);
-    put(fd, payload.data(), payload.size());
-  }
-
-  void expect_status(StatusCode code, const std::vector<std::string>& words) {
-    EXPECT_EQ(link_->status().code(), code) << link_->status().message();
-    for (const std::string& word : words) {
-      EXPECT_NE(link_->status().message().find(word), std::string::npos)
-          << word << " is not in: " << link_->status().message();
-    }
-    EXPECT_FALSE(link_->can_send(0));
-  }
-
-  std::unique_ptr<posix::Poller> poller_ = std::move(posix::Poller::create().value());
-  posix::Address address_;
-  std::shared_ptr<TcpAcceptor> acceptor_;
-  std::unique_ptr<TcpLink> link_;
-};
 
 // An address of this host at which nobody listens; the socket keeps it from being given to others.
 std::pair<posix::UniqueFd, posix::Address> address_of_nobody() {
@@ -177,81 +80,6 @@ TEST_F(TcpLinkTest, PlacesALargePayloadWhereItShallLie) {
   link_->release(arrival.token);  // nothing to release, and no harm
   ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
   expect_header(arrival.header, data_header(2, 8));
-}
-
-TEST_F(TcpLinkTest, AnEndWithoutGoodbyeIsALostPeer) {
-  posix::UniqueFd fd = connected_peer();
-  put_message(fd, 1, 100);
-  put_message(fd, 2, 0);
-  fd.reset();
-  // What had come is received first.
-  Checker checker(link_.get());
-  ASSERT_TRUE(pump([&] { return checker.take(); }));
-  EXPECT_TRUE(link_->status().ok());
-  ASSERT_TRUE(pump([&] { return checker.take(); }));
-  checker.release_all();
-  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
-  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "closed the connection"});
-}
-
-TEST_F(TcpLinkTest, AnEndInTheMiddleOfAMessageIsALostPeer) {
-  for (const size_t sent : {size_t{10}, size_t{48}, size_t{49}, size_t{5000}}) {
-    for (const size_t payload_bytes : {size_t{3000}, size_t{9000}}) {
-      posix::UniqueFd fd = connected_peer();
-      std::vector<std::byte> message(wire::kHeaderBytes + payload_bytes);
-      const auto header = bytes_of(data_header(1, payload_bytes));
-      std::copy(header.begin(), header.end(), message.begin());
-      put(fd, message.data(), std::min(sent, message.size() - 1));
-      fd.reset();
-      std::vector<std::byte> destination(payload_bytes);
-      ASSERT_TRUE(pump([&] {
-        Arrival arrival;
-        if (link_->receive(&arrival)) {
-          EXPECT_EQ(arrival.data, nullptr);  // announced at most, never complete
-          link_->place(destination.data());
-        }
-        return !link_->status().ok();
-      }));
-      expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "middle of a message"});
-    }
-  }
-}
-
-TEST_F(TcpLinkTest, AResetWhileSendingIsALostPeerAndFreesThePayloads) {
-  posix::UniqueFd fd = connected_peer();
-  put_message(fd, 1, 100);  // unread at the peer's end: closing that resets the connection
-  const std::vector<std::byte> payload(1 << 20);
-  uint64_t calls = 0;
-  while (link_->can_send(payload.size())) {
-    link_->send(data_header(1, payload.size()), payload.data(), nullptr);
-    ++calls;
-  }
-  EXPECT_LT(link_->sent(), calls);
-  fd.reset();
-  Checker checker(link_.get());
-  ASSERT_TRUE(pump([&] {
-    while (checker.take()) checker.release_all();
-    return !link_->status().ok();
-  }));
-  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)"});
-  EXPECT_EQ(link_->sent(), calls);
-}
-
-TEST_F(TcpLinkTest, AGoodbyeBehindUnsentDataIsTold) {
-  posix::UniqueFd fd = connected_peer();
-  const std::vector<std::byte> payload(1 << 20);
-  while (link_->can_send(payload.size())) {
-    link_->send(data_header(1, payload.size()), payload.data(), nullptr);
-  }
-  wire::Header goodbye;
-  goodbye.type = wire::MessageType::kGoodbye;
-  put(fd, bytes_of(goodbye).data(), wire::kHeaderBytes);
-  shutdown(fd.get(), SHUT_WR);
-  Arrival arrival;
-  ASSERT_TRUE(pump([&] { return link_->receive(&arrival); }));
-  EXPECT_EQ(arrival.header.type, wire::MessageType::kGoodbye);
-  ASSERT_TRUE(pump([&] { return !link_->status().ok(); }));
-  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", "has closed its communicator"});
 }
 
 TEST_F(TcpLinkTest, GarbageEndsTheLink) {
@@ -338,11 +166,11 @@ TEST(TcpConnecting, AnotherSecretIsRefusedByName) {
   options.identity = test_identity();
   options.identity.from = 0;
   auto poller = std::move(posix::Poller::create().value());
-  tcp::TcpAcceptorOptions mine;
+  TcpAcceptorOptions mine;
   mine.poller = poller.get();
   options.acceptor = TcpAcceptor::create(std::move(mine)).value();
   options.poller = poller.get();
-  tcp::TcpAcceptorOptions theirs;
+  TcpAcceptorOptions theirs;
   theirs.listeners.push_back(std::move(listener));
   theirs.secret = kTestSecret;
   theirs.identity = test_identity();
@@ -367,7 +195,7 @@ TEST_F(TcpLinkTest, TheNextAddressIsTriedWhenOneRefuses) {
   TcpFabric fabric(1);
   posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
   const posix::Address good = posix::local_address(listener.get()).value();
-  tcp::TcpAcceptorOptions theirs;
+  TcpAcceptorOptions theirs;
   theirs.listeners.push_back(std::move(listener));
   theirs.secret = kTestSecret;
   theirs.identity = test_identity();
@@ -468,4 +296,4 @@ TEST(TcpConnecting, AForkedChildLetsGoInSilence) {
 }
 
 }  // namespace
-}  // namespace ciuic::transport
+}  // namespace ciuic::transport::tcp

@@ -68,9 +68,11 @@ Result<bool> TcpReceiver::fill(int fd, bool* readable) {
     add(block() + end_, std::min(limit, kBlockBytes - end_));
   }
   if (count == 0) return false;
-  Result<size_t> came = posix::receive_parts(fd, {parts.data(), count});
+  const std::span<iovec> into(parts.data(), count);
+  Result<size_t> came =
+      tls_ != nullptr ? tls_->receive(fd, into, readable) : posix::receive_parts(fd, into);
   if (!came.ok()) return came.status();
-  if (*came < wanted) *readable = false;
+  if (tls_ == nullptr && *came < wanted) *readable = false;
   size_t ahead = *came;
   if (direct) {
     const size_t part = std::min<size_t>(ahead, header_.payload_bytes - placed_);

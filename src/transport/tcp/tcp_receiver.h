@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "ciuic/status.h"
+#include "security/tls_socket.h"
 #include "transport/link.h"
 #include "wire/header.h"
 
@@ -22,10 +23,13 @@ inline constexpr size_t kDirectBytes = 4 * 1024;
 
 class TcpReceiver {
  public:
-  TcpReceiver() : memory_(new std::byte[kBlocks * kBlockBytes]) {}
+  // With `tls`, which outlives it, all bytes come through that.
+  explicit TcpReceiver(security::TlsSocket* tls = nullptr)
+      : tls_(tls), memory_(new std::byte[kBlocks * kBlockBytes]) {}
 
   // Reads what is there and there is room for; *readable becomes false where nothing more is there.
-  // Returns whether anything came. kClosed: end of stream; kPeerLost: the connection is gone.
+  // Returns whether anything came. kClosed: end of stream; kPeerLost: the connection is gone, or,
+  // with TLS, was cut off.
   Result<bool> fill(int fd, bool* readable);
 
   // As Link::receive(). kMismatch: bytes that are no message.
@@ -53,6 +57,7 @@ class TcpReceiver {
   bool make_room();
   size_t missing_bytes() const;
 
+  security::TlsSocket* tls_;
   std::unique_ptr<std::byte[]> memory_;
   size_t block_ = 0;  // the one that is filled
   size_t begin_ = 0;  // in it: what has not been taken apart yet

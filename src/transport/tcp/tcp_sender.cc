@@ -1,16 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // tcp_sender.cc: headers are kept in a ring, payloads where they lie.
+//
+// With TLS, large payloads are encrypted from where they lie, a record at a time; headers and small
+// ones are first gathered, so that a record is as full as it can be. A message counts as sent when
+// the system has taken its last encrypted byte: what was only encrypted may still be lost here.
 
 #include "transport/tcp/tcp_sender.h"
 
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/assert.h"
 #include "drivers/posix/socket_parts.h"
 
 namespace ciuic::transport::tcp {
+
+TcpSender::TcpSender(security::TlsSocket* tls) : tls_(tls) {
+  if (tls_ != nullptr) record_.reset(new std::byte[security::kTlsRecordBytes]);
+}
 
 void TcpSender::push(const wire::Header& header, const std::byte* payload) {
   CIUIC_ASSERT(!full());
@@ -27,6 +36,7 @@ void TcpSender::push(const wire::Header& header, const std::byte* payload) {
 }
 
 Result<bool> TcpSender::flush(int fd, bool* writable) {
+  if (tls_ != nullptr) return flush_encrypted(fd, writable);
   bool moved = false;
   while (!empty() && *writable) {
     std::array<iovec, 2 * kMessagesAtOnce> parts;
@@ -69,10 +79,69 @@ void TcpSender::advance(size_t bytes) {
 bool TcpSender::abandon() {
   bool data = false;
   for (; sent_ != pushed_; ++sent_) {
-    data = data || queue_[sent_ % kQueue].type == wire::MessageType::kData;
+    if (queue_[sent_ % kQueue].type != wire::MessageType::kData) continue;
+    if (!lost_data_) lost_at_ = sent_;
+    data = lost_data_ = true;
   }
+  encrypted_ = sent_;
   begun_ = 0;
   return data;
+}
+
+Result<bool> TcpSender::flush_encrypted(int fd, bool* writable) {
+  bool moved = false;
+  while (!empty() && *writable) {
+    CIUIC_RETURN_IF_ERROR(encrypt());
+    Result<size_t> went = tls_->flush(fd, writable);
+    if (!went.ok()) return went.status();
+    moved = moved || *went > 0;
+    const uint64_t flushed = tls_->flushed();
+    while (sent_ != encrypted_ && queue_[sent_ % kQueue].encrypted_end <= flushed) ++sent_;
+  }
+  return moved;
+}
+
+// As much as there is room for.
+Status TcpSender::encrypt() {
+  while (encrypted_ != pushed_ && tls_->can_write()) {
+    const std::span<const std::byte> record = next_record();
+    Result<bool> taken = tls_->write(record);
+    if (!taken.ok()) return taken.status();
+    if (!*taken) break;
+    begun_ += record.size();
+    while (encrypted_ != pushed_ && begun_ >= queue_[encrypted_ % kQueue].bytes()) {
+      Message& whole = queue_[encrypted_++ % kQueue];
+      begun_ -= whole.bytes();
+      whole.encrypted_end = tls_->produced();
+    }
+  }
+  return {};
+}
+
+std::span<const std::byte> TcpSender::next_record() {
+  size_t filled = 0;
+  size_t skip = begun_;
+  for (uint64_t number = encrypted_; number != pushed_; ++number) {
+    const Message& message = queue_[number % kQueue];
+    const auto gather = [&](const std::byte* from, size_t bytes) {
+      const size_t count = std::min(bytes, security::kTlsRecordBytes - filled);
+      std::memcpy(record_.get() + filled, from, count);
+      filled += count;
+    };
+    if (skip < wire::kHeaderBytes) {
+      gather(message.header.data() + skip, wire::kHeaderBytes - skip);
+      skip = wire::kHeaderBytes;
+    }
+    const std::byte* payload = message.payload + (skip - wire::kHeaderBytes);
+    const size_t left = message.bytes() - skip;
+    if (filled == 0 && left >= security::kTlsRecordBytes) {
+      return {payload, security::kTlsRecordBytes};
+    }
+    if (left > 0) gather(payload, left);
+    if (filled == security::kTlsRecordBytes) break;
+    skip = 0;
+  }
+  return {record_.get(), filled};
 }
 
 }  // namespace ciuic::transport::tcp
