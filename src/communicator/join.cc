@@ -135,6 +135,7 @@ static Status exchange(Joining* joining) {
   options.group_name = joining->options.group_name;
   options.deadline = joining->deadline;
   options.shared_secret = joining->config.secret;
+  options.tls = joining->config.tls;
   options.tuning = tuner::TuningTable().serialize();
   auto assembly =
       bootstrap::exchange_cards(joining->meeting.store.get(), card_of(*joining), options);
@@ -229,7 +230,8 @@ static Status make_tcp_links(Joining* joining, Joined* joined) {
                                 .group = roll.group,
                                 .purpose = 0,
                                 .from = -1,
-                                .to = rank};
+                                .to = rank,
+                                .tls = roll.tls ? security::UseTls::kYes : security::UseTls::kNo};
   std::shared_ptr<transport::tcp::TcpAcceptor> acceptor;
   for (const Card& card : roll.cards) {
     std::unique_ptr<transport::Link>& link = joined->links[static_cast<size_t>(card.rank)];
