@@ -15,8 +15,9 @@ static std::shared_ptr<const Program> program_for(Group& group,
   Group::CachedProgram& cached = group.programs[at];
   // The cached program holds the plan, so its address cannot have become another plan's.
   if (cached.plan != plan.get()) {
-    cached.program =
-        std::make_shared<const Program>(compile(plan, static_cast<int>(group.peers.size())));
+    Program program = compile(plan, static_cast<int>(group.peers.size()));
+    program.traced_algorithm = group.config.trace.name_index(plan->algorithm);
+    cached.program = std::make_shared<const Program>(std::move(program));
     cached.plan = plan.get();
   }
   return cached.program;
@@ -97,6 +98,7 @@ static void announce(Group& group, const Operation& operation) {
 }
 
 static void start(Group& group, Operation& operation) {
+  group.config.trace.started(operation.sequence);
   const plan::Plan& plan = *operation.request.plan;
   group.active[operation.sequence % kMaxActive] = &operation;
   operation.unfinished = static_cast<int>(plan.steps.size());
@@ -148,6 +150,23 @@ static void record_call(Group& group, const Operation& operation) {
       .count = request.whole_count > 0 ? request.whole_count : request.count};
 }
 
+static void trace_call(Group& group, const Operation& operation) {
+  const Request& request = operation.request;
+  group.config.trace.called({.operation = request.operation,
+                             .algorithm = operation.program->traced_algorithm,
+                             .starts_at_once = !group.is_halted && group.queued.empty() &&
+                                               operation.sequence - group.lowest < kMaxActive,
+                             .reduces = request.reduces,
+                             .dtype = request.dtype,
+                             .op = request.op,
+                             .sequence = operation.sequence,
+                             .fingerprint = request.fingerprint,
+                             .root = request.root,
+                             .count = request.whole_count > 0 ? request.whole_count : request.count,
+                             .bytes = static_cast<uint64_t>(request.count) * size_of(request.dtype),
+                             .called_at = operation.called_at});
+}
+
 void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   if (group.spare.empty()) group.spare.push_back(std::make_unique<Operation>());
   Operation* operation = group.spare.back().release();
@@ -159,6 +178,7 @@ void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   operation->sequence = group.next_sequence++;
   operation->called_at = now;
   record_call(group, *operation);
+  trace_call(group, *operation);
   // Whole elements in a chunk, and at least one.
   const size_t element = size_of(operation->request.dtype);
   operation->chunk_bytes = std::max(element, operation->request.chunk_bytes / element * element);

@@ -28,6 +28,7 @@ static void give_back(Group& group, Operation& operation) {
 }
 
 static void end(Group& group, Operation* operation, Status status) {
+  group.config.trace.ended(operation->sequence, status.code());
   WorkState* work = operation->work;
   operation->request = Request();
   operation->program.reset();
@@ -102,6 +103,7 @@ void end_group(Group& group, Status status) {
   if (std::exchange(group.cause_waits, false)) --*group.causes;
   group.is_told = group.unended > 0;
   group.status = std::move(status);
+  group.config.trace.failed(group.status);
   const std::string text = group.status.message().substr(0, 1024);
   send_abort(group, text);
   // After this no link reads the text, or writes to a buffer of an operation, any more.

@@ -52,6 +52,7 @@ Group* Engine::add_group(GroupConfig config) {
 }
 
 Status Engine::remove_group(Group* group) {
+  if (group->status.ok()) group->config.trace.closed();  // else it has failed, or is about to
   // Peers learn by the links' goodbye; only what is in flight here ends in an error.
   for (Peer& peer : group->peers) {
     if (peer.link != nullptr) peer.link->progress();
@@ -68,6 +69,7 @@ Status Engine::remove_group(Group* group) {
                                              : Status(StatusCode::kAborted,
                                                       fmt::format("rank {} closed its communicator",
                                                                   group->config.rank)));
+  group->config.trace.closed();
   std::erase_if(state_->groups, [group](const auto& held) { return held.get() == group; });
   return unheard;
 }

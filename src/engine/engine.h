@@ -32,6 +32,7 @@
 #include "engine/cause.h"
 #include "memory/staging_pool.h"
 #include "plan/plan.h"
+#include "trace/recorder.h"
 #include "transport/link.h"
 
 namespace ciuic::engine {
@@ -60,6 +61,8 @@ struct GroupConfig {
   // A cause to end the group only halts it: take_cause() gives it out, and end_group() ends the
   // group. Else it ends at once.
   bool is_arbitrated = false;
+
+  trace::GroupRecorder trace;  // what the group does is written there
 };
 
 // One operation, checked, chosen and bound to memory.

@@ -26,6 +26,8 @@ struct Program {
   std::vector<int> first_place;   // by step: index of its first peer among all steps' peers
   int places = 0;                 // peers of all steps together
 
+  uint8_t traced_algorithm = 0xff;  // as trace::Call has it
+
   // The scratch blocks that any step touches lie in here; only these get memory.
   plan::BlockRange scratch{plan::Space::kScratch, 0, 0};
 };

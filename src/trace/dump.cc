@@ -12,11 +12,27 @@
 #include <system_error>
 
 #include "trace/parse.h"
+#include "trace/ticks.h"
 
 namespace ciuic::trace {
 
 static Status cannot(const char* what, const std::string& path, const std::string& why) {
   return {StatusCode::kSystem, fmt::format("cannot {} {}: {}", what, path, why)};
+}
+
+void stamp_dump(std::string* copy, DumpedBy by, char state, std::optional<int> exit_code) {
+  if (copy->size() < kHeaderBytes) return;
+  Header header;
+  std::memcpy(&header, copy->data(), sizeof(header));
+  const Moment moment = this_moment(header.clock);
+  const Dump dump{.ticks = moment.ticks,
+                  .monotonic_ns = moment.monotonic_ns,
+                  .realtime_ns = moment.realtime_ns,
+                  .by = static_cast<uint8_t>(by),
+                  .state = static_cast<uint8_t>(state),
+                  .has_ended = exit_code.has_value(),
+                  .exit_code = exit_code.value_or(0)};
+  std::memcpy(copy->data() + offsetof(Header, dump), &dump, sizeof(dump));
 }
 
 std::string dump_name(std::span<const std::byte> snapshot) {

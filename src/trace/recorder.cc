@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+
+#include "trace/dump.h"
 
 namespace ciuic::trace {
 
@@ -43,6 +46,13 @@ static void copy_text(char (&to)[bytes], std::string_view from) {
   char text[bytes] = {};
   std::memcpy(text, from.data(), std::min(from.size(), bytes - 1));
   store_bytes(to, text, bytes);
+}
+
+// FNV-1a (Fowler, Noll, Vo, 1991).
+uint64_t job_number(std::string_view job) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char letter : job) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+  return job.empty() ? 0 : hash;
 }
 
 Recorder::Recorder(std::span<std::byte> memory)
@@ -197,12 +207,7 @@ std::string Recorder::snapshot() const {
     const uint64_t word = load(reinterpret_cast<const uint64_t*>(memory_ + at));
     std::memcpy(copy.data() + at, &word, sizeof(word));
   }
-  const Moment moment = this_moment(clock_);
-  const Dump dump{.ticks = moment.ticks,
-                  .monotonic_ns = moment.monotonic_ns,
-                  .realtime_ns = moment.realtime_ns,
-                  .by = static_cast<uint8_t>(DumpedBy::kItself)};
-  std::memcpy(copy.data() + offsetof(Header, dump), &dump, sizeof(dump));
+  stamp_dump(&copy, DumpedBy::kItself, 0, std::nullopt);
   return copy;
 }
 

@@ -25,6 +25,9 @@
 
 namespace ciuic::trace {
 
+// A job's name as a number.
+uint64_t job_number(std::string_view job);
+
 // What a group is to one of its ranks.
 struct GroupInfo {
   std::string name = {};
