@@ -16,8 +16,12 @@ void raise(const Status& status) {
     PyErr_SetString(PyExc_RuntimeError, status.message().c_str());
     throw nb::python_error();
   }
-  const nb::object error =
-      nb::handle(error_factory)(static_cast<int>(status.code()), status.message());
+  // A message may quote a file, a variable or a launcher: bytes that are no UTF-8 must not make
+  // another error of it.
+  const std::string& message = status.message();
+  const nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  const nb::object error = nb::handle(error_factory)(static_cast<int>(status.code()), text);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

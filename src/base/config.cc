@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "base/printable.h"
 #include "base/size_text.h"
 
 namespace ciuic {
@@ -27,7 +28,7 @@ constexpr std::string_view kPrefix = "CIUIC_";
 constexpr Setting kSettings[] = {
     {"CIUIC_TRANSPORT", "", "auto, shm, tcp or rdma", "auto",
      "What carries data between ranks; one that is forced is used or fails by name."},
-    {"CIUIC_HOST_ID", "", "text", "",
+    {"CIUIC_HOST_ID", "", "a line of at most 128 bytes", "",
      "Replaces the boot id in the test of which ranks share a host."},
     {"CIUIC_STORE", "", "file:///directory or tcp://host:port", "", "Where the ranks meet."},
     {"CIUIC_SECRET", "", "an even number of hex digits, 32 or more", "",
@@ -76,7 +77,8 @@ bool read_transport(std::string_view text, Config& config) {
 
 bool read_host_id(std::string_view text, Config& config) {
   config.host_id = text;
-  return true;
+  // It travels in cards, and stands in messages.
+  return text.size() <= 128 && printable(text) == text;
 }
 
 bool read_store(std::string_view text, Config& config) {
@@ -190,7 +192,7 @@ std::string unknown_warning(std::string_view name) {
       std::begin(kSettings), std::end(kSettings), [name](const Setting& a, const Setting& b) {
         return distance(name, a.name) < distance(name, b.name);
       });
-  return fmt::format("{} is not a setting and has no effect; did you mean {}?", name,
+  return fmt::format("{} is not a setting and has no effect; did you mean {}?", printable(name),
                      nearest->name);
 }
 
@@ -199,7 +201,7 @@ Status read_setting(const Setting& setting, std::string_view text, Config& confi
   if (!kReaders[index](text, config)) {
     return {StatusCode::kInvalidArgument,
             fmt::format("{}={} is not valid; allowed: {}", setting.name,
-                        is_secret(setting) ? "(hidden)" : text, setting.allowed)};
+                        is_secret(setting) ? "(hidden)" : printable(text), setting.allowed)};
   }
   config.states[index] = {std::string(text), true};
   return {};

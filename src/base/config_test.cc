@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace ciuic {
 namespace {
 
@@ -99,6 +101,17 @@ TEST(Config, AnInvalidValueIsNamedWithWhatIsAllowed) {
     EXPECT_THAT(config.status().message(),
                 AllOf(HasSubstr(variable), HasSubstr(value), HasSubstr(allowed)));
   }
+}
+
+TEST(Config, AHostIdIsALine) {
+  for (const std::string& wrong :
+       {std::string(129, 'a'), std::string("a\nb"), std::string("\xff")}) {
+    const Result<Config> config = read({"CIUIC_HOST_ID=" + wrong});
+    ASSERT_FALSE(config.ok());
+    EXPECT_THAT(config.status().message(), AllOf(HasSubstr("CIUIC_HOST_ID"), HasSubstr("a line")));
+    EXPECT_EQ(config.status().message(), printable(config.status().message()));
+  }
+  EXPECT_TRUE(read({"CIUIC_HOST_ID=" + std::string(128, 'a')}).ok());
 }
 
 TEST(Config, TheSecretIsNeverShown) {

@@ -7,8 +7,8 @@
 
 namespace ciuic {
 
-// `text` in quotation marks, with what JSON asks to be escaped. Bytes from 0x80 up pass as they
-// are: UTF-8 stays UTF-8.
+// `text` in quotation marks, with what JSON asks to be escaped. Always UTF-8: bytes that are none
+// become U+FFFD.
 std::string json_quoted(std::string_view text);
 
 }  // namespace ciuic

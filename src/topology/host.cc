@@ -11,6 +11,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/printable.h"
 #include "drivers/posix/process.h"
 
 namespace ciuic::topology {
@@ -80,7 +81,7 @@ Result<Host> this_host(const std::string& replacement) {
   Result<uint64_t> network = posix::network_namespace();
   if (!network.ok()) return network.status();
   Host host;
-  host.name = posix::host_name();
+  host.name = printable(posix::host_name());
   host.machine_id = fmt::format("{}/{}", *boot, *network);
   host.host_id = fmt::format("{}/{}", replacement.empty() ? *boot : replacement, *network);
   host.cpus = posix::cpus_in_affinity();

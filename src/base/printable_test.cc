@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// printable_test.cc: text from outside is one line of UTF-8 afterwards, whatever it was.
+
+#include "base/printable.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json_text.h"
+
+namespace ciuic {
+namespace {
+
+TEST(Printable, LeavesTextAsItIs) {
+  for (const char* text : {"", "rank 3 (host b)", "Grüße, 漢字, 😀", "a\xc2\xa0z"}) {
+    EXPECT_EQ(printable(text), text);
+  }
+}
+
+TEST(Printable, ReplacesWhatIsNoText) {
+  EXPECT_EQ(printable("a\nb\tc\rd"), "a b c d");
+  EXPECT_EQ(printable("\x1b[31mred"), "?[31mred");
+  EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
+  EXPECT_EQ(printable("\x7f\xc2\x85"), "??");
+}
+
+TEST(Printable, ReplacesWhatIsNoUtf8) {
+  EXPECT_EQ(printable("\xff"), "?");
+  EXPECT_EQ(printable("\xc3"), "?");                 // cut off
+  EXPECT_EQ(printable("\xc0\xaf"), "??");            // a slash in a second form
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "???");       // and a third
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???");       // half of a pair of UTF-16
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "????");  // above U+10FFFF
+  EXPECT_EQ(printable("\xe2\x28\xa1"), "?(?");
+}
+
+TEST(Printable, LooksAtNoMoreThanItsLimit) {
+  EXPECT_EQ(printable("abcdef", 3), "abc");
+  EXPECT_EQ(printable("aü", 2), "a?");
+}
+
+TEST(Printable, JsonIsUtf8WhateverTheTextIs) {
+  EXPECT_EQ(json_quoted("a\xff"), "\"a\xef\xbf\xbd\"");
+  EXPECT_EQ(json_quoted("ü\n"), "\"ü\\n\"");
+}
+
+}  // namespace
+}  // namespace ciuic
