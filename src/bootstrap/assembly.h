@@ -31,6 +31,10 @@ class Assembly {
   int size() const { return static_cast<int>(roll_.cards.size()); }
   const Roll& roll() const { return roll_; }
 
+  // Connections to this rank that had to go because they proved nothing.
+  uint64_t strangers() const { return strangers_; }
+  void count_strangers(uint64_t more) { strangers_ += more; }
+
   // The connections, which outlive the join as the group's control plane. No more rounds then.
   std::vector<std::unique_ptr<Channel>> take_channels() { return std::move(channels_); }
 
@@ -51,6 +55,7 @@ class Assembly {
   std::vector<std::unique_ptr<Channel>> channels_;
   uint32_t round_ = 0;
   Status failed_;
+  uint64_t strangers_ = 0;
 };
 
 }  // namespace ciuic::bootstrap

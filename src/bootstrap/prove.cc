@@ -13,12 +13,13 @@
 #include "bootstrap/dial.h"
 #include "bootstrap/invitation.h"
 #include "drivers/posix/socket.h"
+#include "security/admission.h"
 
 namespace ciuic::bootstrap {
 
 static constexpr int64_t kOthersMs = 1'000;  // for a host's other addresses, once one has answered
 static constexpr int64_t kProofMs = 10'000;  // for one who connects here
-static constexpr size_t kMaxVisitors = 1'024;
+static constexpr size_t kMaxVisitors = 1'024;  // proven ones among them, until they close
 static constexpr size_t kNoFrames = 0;
 
 static security::Identity proof_identity(const Roll& roll, int from, int to) {
@@ -51,24 +52,45 @@ class Answering final : public Bystander {
     for (const posix::UniqueFd& listener : *listeners_) accept_waiting(listener.get());
     const TimeNs now = now_ns();
     for (auto visitor = visitors_.begin(); visitor != visitors_.end();) {
+      const auto next = std::next(visitor);
       const Status status = visitor->channel.progress();
       // The other side knows all it needs once it has been answered; it closes.
-      const bool stays = status.ok() && now < visitor->deadline;
-      visitor = stays ? std::next(visitor) : visitors_.erase(visitor);
+      const bool closed = status.code() == StatusCode::kPeerLost;
+      if (!status.ok() || now >= visitor->deadline) go(visitor, !closed && !visitor->is_proven());
+      visitor = next;
     }
   }
+
+  uint64_t strangers() const { return strangers_; }
 
  private:
   struct Visitor {
     Channel channel;
     TimeNs deadline;
+    bool is_proven() const { return channel.proven(); }
+    bool has_said_hello() const { return !channel.peer().job.empty(); }
   };
 
+  void go(std::list<Visitor>::iterator visitor, bool is_stranger) {
+    strangers_ += is_stranger ? 1 : 0;
+    visitors_.erase(visitor);
+  }
+
+  bool make_room() {
+    const auto visitor = security::first_to_go(visitors_);
+    if (visitor == visitors_.end()) return false;
+    go(visitor, true);
+    return true;
+  }
+
   void accept_waiting(int listener) {
-    while (true) {
+    const size_t most = security::most_unproven(kMaxVisitors);
+    for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
       Result<posix::UniqueFd> fd = posix::accept_from(listener);
+      // No descriptor is free, most likely.
+      if (!fd.ok() && make_room()) continue;
       if (!fd.ok() || !fd->valid()) return;
-      if (visitors_.size() >= kMaxVisitors) visitors_.pop_front();
+      if (visitors_.size() >= most && !make_room()) continue;  // hangs up
       auto handshake =
           security::Handshake::accepting(roll_->secret, proof_identity(*roll_, -1, rank_));
       visitors_.push_back({Channel(std::move(*fd), std::move(handshake), kNoFrames),
@@ -80,6 +102,7 @@ class Answering final : public Bystander {
   int rank_;
   const std::vector<posix::UniqueFd>* listeners_;
   std::list<Visitor> visitors_;  // oldest first
+  uint64_t strangers_ = 0;
 };
 
 // One host that this one dials.
@@ -190,6 +213,7 @@ Result<Reachable> prove_addresses(Assembly* assembly, const std::vector<posix::U
   }
   // Others may still be dialing this rank while it waits for them.
   Result<std::vector<std::string>> told = assembly->gather(mine, deadline, &answering);
+  assembly->count_strangers(answering.strangers());
   if (!told.ok()) return told.status();
   for (const int leader : leaders) {
     std::vector<std::vector<std::string>> row(leaders.size());

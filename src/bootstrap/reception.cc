@@ -7,15 +7,17 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "drivers/posix/socket.h"
+#include "security/admission.h"
 
 namespace ciuic::bootstrap {
 
 static constexpr int64_t kProofMs = 10'000;  // a visitor's time for handshake and card
 static constexpr int64_t kLingerMs = 500;    // after an error, for those who come yet
 static constexpr int64_t kLastWordMs = 1'000;
-static constexpr int64_t kAcceptPauseMs = 100;    // when descriptors have run out
-static constexpr size_t kMaxWithoutCard = 1'024;  // then the oldest of them has to go
+static constexpr int64_t kAcceptPauseMs = 100;  // when descriptors have run out
+static constexpr size_t kMaxUnproven = 1'024;
 
 Reception::Reception(std::vector<posix::UniqueFd> listeners, const Card& mine, Roll roll,
                      TimeNs deadline)
@@ -34,21 +36,28 @@ void Reception::fail(const Status& status) {
   linger_until_ = std::min(patience(), deadline_after(now_ns(), kLingerMs));
 }
 
-// Whoever connects and says nothing must not keep others out.
-void Reception::make_room() {
-  const auto silent = [](const Visitor& visitor) { return !visitor.has_card; };
-  const auto count = std::count_if(visitors_.begin(), visitors_.end(), silent);
-  if (static_cast<size_t>(count) < kMaxWithoutCard) return;
+void Reception::turn_away(std::list<Visitor>::iterator visitor, const std::string& why) {
   ++strangers_;
-  visitors_.erase(std::find_if(visitors_.begin(), visitors_.end(), silent));
+  last_stranger_ = why;
+  visitors_.erase(visitor);
+}
+
+// False: nobody can go.
+bool Reception::make_room() {
+  const auto visitor = security::first_to_go(visitors_);
+  if (visitor == visitors_.end()) return false;
+  turn_away(visitor, "it had proven nothing when others came");
+  return true;
 }
 
 void Reception::accept_waiting(int listener) {
-  while (true) {
+  const size_t most = security::most_unproven(kMaxUnproven);
+  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
     Result<posix::UniqueFd> fd = posix::accept_from(listener);
+    // No descriptor is free, most likely: the connection stays in the queue until one is.
+    if (!fd.ok() && make_room()) continue;
     if (!fd.ok()) accept_from_ = deadline_after(now_ns(), kAcceptPauseMs);
     if (!fd.ok() || !fd->valid()) return;
-    make_room();
     security::Identity identity;
     identity.job = roll_.job;
     identity.epoch = roll_.epoch;
@@ -60,6 +69,9 @@ void Reception::accept_waiting(int listener) {
         std::move(*fd), security::Handshake::accepting(roll_.secret, identity), kMaxFrameToRank0);
     visitor.deadline = deadline_after(now_ns(), kProofMs);
     visitors_.push_back(std::move(visitor));
+    const auto unproven = std::count_if(visitors_.begin(), visitors_.end(),
+                                        [](const Visitor& each) { return !each.is_proven(); });
+    if (static_cast<size_t>(unproven) > most) make_room();
   }
 }
 
@@ -131,8 +143,8 @@ Status Reception::missing_ranks() const {
   std::string text = fmt::format("{} {} did not come to the join of {} ranks in time",
                                  missing == 1 ? "rank" : "ranks", names, mine_.size);
   if (strangers_ > 0) {
-    text += fmt::format("; {} connections were turned away", strangers_);
-    if (!last_stranger_.empty()) text += fmt::format(", the last one: {}", last_stranger_);
+    text += fmt::format("; {} connections were turned away, the last one: {}", strangers_,
+                        last_stranger_);
   }
   return Status(StatusCode::kTimeout, text);
 }
@@ -173,7 +185,13 @@ Result<std::unique_ptr<Assembly>> Reception::answer_roll() {
     [[maybe_unused]] const Status sent = by_rank_[rank]->channel->flush(until);
     channels.push_back(std::move(by_rank_[rank]->channel));
   }
-  return std::make_unique<Assembly>(0, std::move(roll_), std::move(channels));
+  if (strangers_ > 0) {
+    log_warn("{} connections to rank 0 were turned away while the group joined, the last one: {}",
+             strangers_, last_stranger_);
+  }
+  auto assembly = std::make_unique<Assembly>(0, std::move(roll_), std::move(channels));
+  assembly->count_strangers(strangers_);
+  return assembly;
 }
 
 Result<std::unique_ptr<Assembly>> Reception::run() {
@@ -196,10 +214,14 @@ Result<std::unique_ptr<Assembly>> Reception::run() {
     CIUIC_RETURN_IF_ERROR(wait_for_any(&fds, next_deadline()));
     size_t index = listeners_.size();
     for (auto visitor = visitors_.begin(); visitor != visitors_.end();) {
+      const auto next = std::next(visitor);
       const bool happened = fds[index++].revents != 0;
-      const bool stays =
-          (!happened || progress(&*visitor)) && (visitor->has_card || now < visitor->deadline);
-      visitor = stays ? std::next(visitor) : visitors_.erase(visitor);
+      if (happened && !progress(&*visitor)) {
+        visitors_.erase(visitor);
+      } else if (!visitor->has_card && now >= visitor->deadline) {
+        turn_away(visitor, "it proved nothing in time");
+      }
+      visitor = next;
     }
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (fds[i].revents != 0) accept_waiting(listeners_[i].get());

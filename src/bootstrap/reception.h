@@ -31,12 +31,16 @@ class Reception {
     bool welcomed = false;
     bool has_card = false;
     int rank = -1;  // under which it is counted; -1: it is not
+
+    bool is_proven() const { return channel->proven(); }
+    bool has_said_hello() const { return !channel->peer().job.empty(); }
   };
 
   void accept_waiting(int listener);
   bool progress(Visitor* visitor);
   void take_card(Visitor* visitor, const std::string& frame);
-  void make_room();
+  bool make_room();
+  void turn_away(std::list<Visitor>::iterator visitor, const std::string& why);
   void fail(const Status& status);
   Status missing_ranks() const;
   Status tls_differs(int rank) const;

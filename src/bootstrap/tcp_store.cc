@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "bootstrap/bytes.h"
 #include "bootstrap/dial.h"
 #include "bootstrap/tcp_store_protocol.h"
@@ -66,7 +67,9 @@ Result<std::string> TcpStore::ask(const std::string& request, int64_t timeout_ms
   if (!in.complete() || code > StatusCode::kSystem) {
     return Status(StatusCode::kInvalidArgument, "store " + name_ + ": an answer of no known form");
   }
-  if (code != StatusCode::kOk) return Status(code, "store " + name_ + ": " + text);
+  if (code != StatusCode::kOk) {
+    return Status(code, "store " + name_ + ": " + printable(text));
+  }
   return text;
 }
 

@@ -29,6 +29,9 @@ class TcpStoreServer {
   const posix::Address& address() const;
   uint16_t port() const { return address().port; }
 
+  // Connections that had to go because they did not prove the secret. Any thread.
+  uint64_t strangers() const;
+
  private:
   struct State;
   explicit TcpStoreServer(std::unique_ptr<State> state);

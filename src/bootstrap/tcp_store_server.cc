@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <list>
 #include <map>
@@ -18,6 +19,7 @@
 #include "bootstrap/tcp_store_protocol.h"
 #include "drivers/posix/socket.h"
 #include "drivers/posix/system_status.h"
+#include "security/admission.h"
 
 namespace ciuic::bootstrap {
 
@@ -34,6 +36,9 @@ struct Client {
   std::string awaited;  // the key of a get() that waits; empty: none
   TimeNs get_deadline = kNever;
   int64_t get_ms = 0;
+
+  bool is_proven() const { return channel.proven(); }
+  bool has_said_hello() const { return !channel.peer().job.empty(); }
 };
 
 struct TcpStoreServer::State {
@@ -46,11 +51,13 @@ struct TcpStoreServer::State {
   std::map<std::string, std::string> values;
   size_t stored_bytes = 0;
   TimeNs accept_from = 0;
+  std::atomic<uint64_t> strangers{0};
 
   Status start_thread();
   void serve();
   void accept_waiting();
-  bool progress(Client* client, short happened);
+  bool make_room();
+  Status progress(Client* client, short happened);
   void handle(Client* client, const std::string& frame);
   Status put(const std::string& key, const std::string& value);
   void answer_waiting(TimeNs now);
@@ -66,7 +73,6 @@ static void answer(Client* client, const Status& status) {
 }
 
 Status TcpStoreServer::State::put(const std::string& key, const std::string& value) {
-  CIUIC_RETURN_IF_ERROR(check_entry(key, value));
   const auto old = values.find(key);
   const size_t without = stored_bytes - (old == values.end() ? 0 : old->second.size());
   if ((old == values.end() && values.size() >= kMaxKeys) ||
@@ -88,6 +94,7 @@ void TcpStoreServer::State::handle(Client* client, const std::string& frame) {
   if (!in.complete() || request < Request::kSet || request > Request::kErase) {
     return answer(client, StatusCode::kInvalidArgument, "a request of no known form");
   }
+  if (const Status status = check_entry(key, value); !status.ok()) return answer(client, status);
   switch (request) {
     case Request::kSet: return answer(client, put(key, value));
     case Request::kGet:
@@ -129,8 +136,8 @@ void TcpStoreServer::State::answer_waiting(TimeNs now) {
   }
 }
 
-// False: the client has to go.
-bool TcpStoreServer::State::progress(Client* client, short happened) {
+// An error: the client has to go.
+Status TcpStoreServer::State::progress(Client* client, short happened) {
   Status status;
   if (happened != 0) status = client->channel.progress();
   std::string frame;
@@ -139,28 +146,35 @@ bool TcpStoreServer::State::progress(Client* client, short happened) {
     handle(client, frame);
     if (status.ok()) status = client->channel.progress();
   }
-  return status.ok();
+  return status;
+}
+
+// False: nobody can go.
+bool TcpStoreServer::State::make_room() {
+  const auto client = security::first_to_go(clients);
+  if (client == clients.end()) return false;
+  clients.erase(client);
+  ++strangers;
+  return true;
 }
 
 void TcpStoreServer::State::accept_waiting() {
-  while (true) {
+  const size_t most = security::most_unproven(kMaxUnproven);
+  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
     Result<posix::UniqueFd> fd = posix::accept_from(listener.get());
-    // Out of descriptors: the connection stays in the queue until one is free.
+    // Out of descriptors, most likely: the connection stays in the queue until one is free.
+    if (!fd.ok() && make_room()) continue;
     if (!fd.ok()) accept_from = deadline_after(now_ns(), kAcceptPauseMs);
     if (!fd.ok() || !fd->valid()) return;
-    const auto unproven = std::count_if(clients.begin(), clients.end(), [](const Client& client) {
-      return !client.channel.proven();
-    });
-    if (static_cast<size_t>(unproven) >= kMaxUnproven) {
-      clients.erase(std::find_if(clients.begin(), clients.end(),
-                                 [](const Client& client) { return !client.channel.proven(); }));
-    }
     if (clients.size() >= kMaxProven + kMaxUnproven) continue;
     clients.push_back(
         {Channel(std::move(*fd),
                  security::Handshake::accepting(secret, store_identity(security::UseTls::kAsPeer)),
                  kMaxStoreFrameBytes),
          deadline_after(now_ns(), kProofMs), "", kNever, 0});
+    const auto unproven = std::count_if(clients.begin(), clients.end(),
+                                        [](const Client& client) { return !client.is_proven(); });
+    if (static_cast<size_t>(unproven) > most) make_room();
   }
 }
 
@@ -186,9 +200,11 @@ void TcpStoreServer::State::serve() {
     const TimeNs now = now_ns();
     size_t index = 2;
     for (auto client = clients.begin(); client != clients.end();) {
-      const bool late = !client->channel.proven() && now >= client->proof_deadline;
-      const bool stays = progress(&*client, fds[index++].revents) && !late;
-      client = stays ? std::next(client) : clients.erase(client);
+      const Status status = progress(&*client, fds[index++].revents);
+      const bool late = !client->is_proven() && now >= client->proof_deadline;
+      const bool left = status.code() == StatusCode::kPeerLost;
+      if (late || (!status.ok() && !left && !client->is_proven())) ++strangers;
+      client = status.ok() && !late ? std::next(client) : clients.erase(client);
     }
     answer_waiting(now);
     if (fds[1].revents != 0) accept_waiting();
@@ -243,5 +259,7 @@ TcpStoreServer::~TcpStoreServer() {
 }
 
 const posix::Address& TcpStoreServer::address() const { return state_->address; }
+
+uint64_t TcpStoreServer::strangers() const { return state_->strangers.load(); }
 
 }  // namespace ciuic::bootstrap

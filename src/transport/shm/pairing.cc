@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "drivers/posix/fd_passing.h"
 #include "drivers/posix/socket.h"
+#include "security/admission.h"
 #include "security/handshake.h"
 #include "transport/shm/pair.h"
 #include "transport/shm/shm_link.h"
@@ -60,6 +61,8 @@ class Pairing {
   struct Unproven {
     posix::UniqueFd socket;
     HandshakeIo handshake;
+    bool is_proven() const { return false; }  // then it goes on to its pair
+    bool has_said_hello() const { return !handshake.peer().job.empty(); }
   };
 
   security::Identity identity() const;
@@ -67,6 +70,7 @@ class Pairing {
   bool step();  // whether all are settled
   void connect(Pair* pair, const std::string& name);
   void accept_waiting();
+  bool make_room();
   void prove_unproven();
   void wait(TimeNs now);
 
@@ -101,17 +105,26 @@ void Pairing::connect(Pair* pair, const std::string& name) {
   pair->connected(std::move(*socket), security::Handshake::connecting(options_.secret, mine));
 }
 
+// False: nobody can go.
+bool Pairing::make_room() {
+  const auto unproven = security::first_to_go(unproven_);
+  if (unproven == unproven_.end()) return false;
+  unproven_.erase(unproven);
+  ++strangers_;
+  return true;
+}
+
 void Pairing::accept_waiting() {
+  const size_t most = security::most_unproven(kMaxUnproven);
   security::Identity mine = identity();
   mine.to = options_.rank;
-  while (true) {
+  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
     Result<posix::UniqueFd> socket = posix::accept_from(options_.listener);
-    if (!socket.ok()) retry_ = true;  // no descriptor free at this moment, most likely
+    // No descriptor is free at this moment, most likely.
+    if (!socket.ok() && make_room()) continue;
+    if (!socket.ok()) retry_ = true;
     if (!socket.ok() || !socket->valid()) return;
-    if (unproven_.size() == kMaxUnproven) {
-      unproven_.pop_front();
-      ++strangers_;
-    }
+    if (unproven_.size() >= most) make_room();
     unproven_.push_back(
         {std::move(*socket), HandshakeIo(security::Handshake::accepting(options_.secret, mine))});
   }
