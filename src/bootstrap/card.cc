@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "bootstrap/bytes.h"
 #include "ciuic/version.h"
 
@@ -28,6 +29,8 @@ static void write_text(ByteWriter* out, const std::string& text) {
   out->text(std::string_view(text).substr(0, kMaxText));
 }
 
+static std::string read_text(ByteReader* in) { return printable(in->text(kMaxText)); }
+
 static void write_addresses(ByteWriter* out, const std::vector<posix::Address>& addresses) {
   const size_t count = std::min<size_t>(addresses.size(), kMaxAddresses);
   out->u32(static_cast<uint32_t>(count));
@@ -40,7 +43,7 @@ static void write_addresses(ByteWriter* out, const std::vector<posix::Address>& 
 static std::vector<posix::Address> read_addresses(ByteReader* in) {
   std::vector<posix::Address> addresses(in->count(8, kMaxAddresses));
   for (posix::Address& address : addresses) {
-    address.text = in->text(kMaxText);
+    address.text = read_text(in);
     address.port = static_cast<uint16_t>(in->u32());
   }
   return addresses;
@@ -74,7 +77,7 @@ Result<Card> decode_card(std::string_view bytes) {
   ByteReader in(bytes);
   Card card;
   const uint32_t form = in.u32();
-  card.library_version = in.text(kMaxText);
+  card.library_version = read_text(&in);
   if (in.failed()) return Status(StatusCode::kInvalidArgument, "a card that cannot be read");
   if (form != kCardForm) {
     return Status(StatusCode::kMismatch,
@@ -87,18 +90,18 @@ Result<Card> decode_card(std::string_view bytes) {
   card.uid = in.u64();
   card.pid = static_cast<int32_t>(in.u32());
   card.start_ticks = in.u64();
-  card.host_name = in.text(kMaxText);
-  card.machine_id = in.text(kMaxText);
-  card.host_id = in.text(kMaxText);
+  card.host_name = read_text(&in);
+  card.machine_id = read_text(&in);
+  card.host_id = read_text(&in);
   card.cores = static_cast<int32_t>(in.u32());
-  card.unix_name = in.text(kMaxText);
+  card.unix_name = read_text(&in);
   card.addresses = read_addresses(&in);
   card.loopback = read_addresses(&in);
   card.transports = in.u32();
   card.agreed.resize(in.count(8, kMaxAgreed));
   for (auto& [name, value] : card.agreed) {
-    name = in.text(kMaxText);
-    value = in.text(kMaxText);
+    name = read_text(&in);
+    value = read_text(&in);
   }
   if (!in.complete()) return Status(StatusCode::kInvalidArgument, "a card that cannot be read");
   return card;

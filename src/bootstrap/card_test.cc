@@ -20,7 +20,7 @@ using testing::card_for;
 Card full_card() {
   Card card = card_for(3, 5);
   card.addresses = {{"10.0.0.1", 4711}, {"fd00::1", 4712}};
-  card.unix_name = std::string("\0name", 5);
+  card.unix_name = "ciuic-name";
   card.start_ticks = 123456789012345;
   return card;
 }
@@ -83,7 +83,7 @@ TEST(Garbage, EveryDecoder) {
   try_garbage(encode_result({3, {}, {"a", "", "ccc"}}),
               [](const std::string& b) { return decode_result(b).ok(); });
   Roll roll;
-  roll.cards = {full_card(), full_card()};
+  roll.cards = {card_for(0, 2), card_for(1, 2)};
   roll.tuning = "table";
   try_garbage(encode_roll(roll), [](const std::string& b) {
     Roll out;
@@ -92,6 +92,29 @@ TEST(Garbage, EveryDecoder) {
   Invitation invitation = std::move(*new_invitation());
   invitation.addresses = {{"10.0.0.1", 1}};
   try_garbage(encode(invitation), [](const std::string& b) { return decode_invitation(b).ok(); });
+}
+
+TEST(Garbage, CardsOfARollStandByRank) {
+  const std::vector<std::vector<Card>> rolls = {
+      {card_for(0, 2), card_for(0, 2)},      {card_for(1, 2), card_for(0, 2)},
+      {card_for(0, 2), card_for(70'000, 2)}, {card_for(0, 2), card_for(-1, 2)},
+      {card_for(0, 3), card_for(1, 3)},
+  };
+  for (const std::vector<Card>& cards : rolls) {
+    Roll sent;
+    sent.cards = cards;
+    Roll read;
+    EXPECT_EQ(decode_roll(encode_roll(sent), &read).code(), StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(Garbage, TextsOfPeersAreOneLineOfUtf8) {
+  Card card = full_card();
+  card.host_name = "a\x1b[2J\xff\n";
+  EXPECT_EQ(decode_card(encode(card))->host_name, "a?[2J? ");
+  const Status failure(StatusCode::kTimeout, "late\xc3(\x07");
+  EXPECT_EQ(decode_failure(encode_failure(failure)).message(), "late?(?");
+  EXPECT_EQ(decode_round(encode_round(1, failure))->status.message(), "late?(?");
 }
 
 TEST(Garbage, AFailureIsAlwaysAnError) {

@@ -7,6 +7,7 @@
 
 #include <cctype>
 
+#include "base/printable.h"
 #include "bootstrap/bytes.h"
 #include "bootstrap/erasable.h"
 #include "drivers/posix/process.h"
@@ -26,7 +27,7 @@ static void write_addresses(ByteWriter* out, const std::vector<posix::Address>& 
 static std::vector<posix::Address> read_addresses(ByteReader* in) {
   std::vector<posix::Address> addresses(in->count(8, kMaxAddresses));
   for (posix::Address& address : addresses) {
-    address.text = in->text(kMaxText);
+    address.text = printable(in->text(kMaxText));
     address.port = static_cast<uint16_t>(in->u32());
   }
   return addresses;
@@ -50,18 +51,18 @@ Result<Invitation> decode_invitation(const std::string& bytes) {
   invitation.epoch = in.u32();
   invitation.job = in.text(64);
   invitation.secret = in.text(64);
-  invitation.host_name = in.text(kMaxText);
-  invitation.machine_id = in.text(kMaxText);
+  invitation.host_name = printable(in.text(kMaxText));
+  invitation.machine_id = printable(in.text(kMaxText));
   invitation.addresses = read_addresses(&in);
   invitation.loopback = read_addresses(&in);
   const auto code = static_cast<StatusCode>(in.u8());
-  std::string message = in.text(kMaxText);
+  const std::string message = in.text(kMaxText);
   if (!in.complete() || form != kInvitationForm || code > StatusCode::kSystem) {
     return Status(StatusCode::kMismatch,
                   "what rank 0 left in the store cannot be read: another version of Ciuic, or "
                   "another program's key");
   }
-  if (code != StatusCode::kOk) invitation.failure = Status(code, std::move(message));
+  if (code != StatusCode::kOk) invitation.failure = Status(code, printable(message));
   return invitation;
 }
 

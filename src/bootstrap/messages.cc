@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/printable.h"
 #include "bootstrap/bytes.h"
 
 namespace ciuic::bootstrap {
@@ -25,8 +26,8 @@ static void write_status(ByteWriter* out, const Status& status) {
 static Status read_status(ByteReader* in) {
   const auto code = static_cast<StatusCode>(
       std::min<uint8_t>(in->u8(), static_cast<uint8_t>(StatusCode::kSystem)));
-  std::string message = in->text(kMaxMessage);
-  return code == StatusCode::kOk ? Status() : Status(code, std::move(message));
+  const std::string message = in->text(kMaxMessage);
+  return code == StatusCode::kOk ? Status() : Status(code, printable(message));
 }
 
 static Status malformed() {
@@ -83,10 +84,13 @@ Status decode_roll(std::string_view bytes, Roll* roll) {
   roll->epoch = in.u32();
   roll->tuning = in.text(kMaxTuningBytes);
   roll->cards.resize(in.count(/*item_bytes=*/64, kMaxRanks));
-  for (Card& card : roll->cards) {
-    Result<Card> decoded = decode_card(in.text(kMaxCardBytes));
-    if (!decoded.ok()) return decoded.status();
-    card = std::move(*decoded);
+  const int size = static_cast<int>(roll->cards.size());
+  for (int rank = 0; rank < size; ++rank) {
+    Result<Card> card = decode_card(in.text(kMaxCardBytes));
+    if (!card.ok()) return card.status();
+    // Everybody finds cards by rank, and ranks by card.
+    if (card->rank != rank || card->size != size) return malformed();
+    roll->cards[static_cast<size_t>(rank)] = std::move(*card);
   }
   return in.complete() ? Status() : malformed();
 }

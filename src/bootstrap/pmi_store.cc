@@ -13,6 +13,7 @@
 #include <charconv>
 #include <map>
 
+#include "base/printable.h"
 #include "drivers/posix/socket.h"
 #include "drivers/posix/system_status.h"
 
@@ -89,7 +90,7 @@ Result<std::string> PmiSession::ask(const std::string& line, const std::string& 
   if (!got.ok()) return got;
   if (field(*got, "cmd") != answer) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("PMI: \"{}\" where {} was expected", got->substr(0, 128), answer));
+                  fmt::format("PMI: \"{}\" where {} was expected", printable(*got, 128), answer));
   }
   return got;
 }
@@ -113,7 +114,9 @@ Result<std::shared_ptr<PmiSession>> PmiSession::open(int fd, TimeNs deadline) {
   if (longest < 32 || longest_key < 32) {
     return Status(StatusCode::kUnsupported, "PMI: the launcher's keys or values are too short");
   }
-  session->value_bytes_ = (longest - 2) / 2;  // two digits a byte, and a zero at the end
+  // Two digits a byte, and a zero at the end; with the rest of its line it is no longer than a
+  // line.
+  session->value_bytes_ = std::min<size_t>((longest - 2) / 2, kMaxLine / 4);
   Result<std::string> name = session->ask("cmd=get_my_kvsname", "my_kvsname", deadline);
   if (!name.ok()) return name.status();
   session->kvs_ = field(*name, "kvsname");
@@ -132,7 +135,8 @@ Status PmiSession::put(const std::string& key, const std::string& value, TimeNs 
       fmt::format("cmd=put kvsname={} key={} value={}", kvs_, key, value), "put_result", deadline);
   if (!answer.ok()) return answer.status();
   if (field(*answer, "rc") == "0") return {};
-  return Status(StatusCode::kResource, "PMI: the launcher refused a value: " + *answer);
+  return Status(StatusCode::kResource,
+                "PMI: the launcher refused a value: " + printable(*answer, 128));
 }
 
 Result<std::string> PmiSession::get(const std::string& key, TimeNs deadline) {
@@ -175,6 +179,9 @@ Result<std::string> PmiSession::broadcast(const std::string* value, TimeNs deadl
       Result<std::string> piece = get(fmt::format("{}-{}", prefix, i), deadline);
       if (!piece.ok()) return piece;
       hex += *piece;
+      if (hex.size() > 2 * kMostValueBytes) {
+        return Status(StatusCode::kInvalidArgument, "PMI: a value that is not ours");
+      }
     }
     return from_hex(hex);
   };

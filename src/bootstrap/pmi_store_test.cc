@@ -12,6 +12,7 @@
 #include <map>
 
 #include "bootstrap/exchange_fixture.h"
+#include "drivers/posix/socket.h"
 
 namespace ciuic::bootstrap {
 namespace {
@@ -130,6 +131,45 @@ TEST(Pmi, BroadcastsInPieces) {
     });
     EXPECT_EQ(launcher.finalized(), 3);
   }
+}
+
+// All that a launcher says, beforehand.
+Result<std::string> broadcast_from(const std::string& answers) {
+  int pair[2] = {-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+  const posix::UniqueFd ours(pair[0]);
+  const posix::UniqueFd theirs(pair[1]);
+  std::thread speaker([&] {
+    [[maybe_unused]] const Status sent =
+        posix::send_all(theirs.get(), answers.data(), answers.size(), soon());
+    ::shutdown(theirs.get(), SHUT_WR);
+  });
+  auto session = PmiSession::open(ours.get(), soon());
+  Result<std::string> got =
+      session.ok() ? (*session)->broadcast(nullptr, soon()) : session.status();
+  ::shutdown(ours.get(), SHUT_RD);
+  speaker.join();
+  return got;
+}
+
+constexpr const char* kBegin =
+    "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n"
+    "cmd=maxes kvsname_max=256 keylen_max=64 vallen_max=1024\ncmd=my_kvsname kvsname=k\n"
+    "cmd=barrier_out\n";
+
+TEST(Pmi, AValueWithoutEndIsRefused) {
+  std::string answers = kBegin + std::string("cmd=get_result rc=0 value=4096\n");
+  for (int i = 0; i < 4096; ++i) {
+    answers += "cmd=get_result rc=0 value=" + std::string(1000, 'a') + "\n";
+  }
+  const Result<std::string> got = broadcast_from(answers);
+  EXPECT_EQ(got.status().code(), StatusCode::kInvalidArgument) << got.status().message();
+}
+
+TEST(Pmi, WhatALauncherSaysIsQuotedAsText) {
+  const Result<std::string> got = broadcast_from(kBegin + std::string("cmd=\x1b[2J\xff\n"));
+  EXPECT_EQ(got.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(got.status().message(), ::testing::HasSubstr("\"cmd=?[2J?\""));
 }
 
 TEST(Pmi, RanksJoinTwice) {
