@@ -80,8 +80,7 @@ Result<Header> decode(std::span<const std::byte, kHeaderBytes> in) {
     return mismatch(fmt::format("a payload of {} bytes; {} are the most", header.payload_bytes,
                                 kMaxPayloadBytes));
   }
-  const bool carries = header.type == MessageType::kData || header.type == MessageType::kAbort;
-  if (!carries && header.payload_bytes != 0) {
+  if (!carries_payload(header.type) && header.payload_bytes != 0) {
     return mismatch(fmt::format("a payload of {} bytes in a message of type {}, which has none",
                                 header.payload_bytes, type));
   }

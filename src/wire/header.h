@@ -39,6 +39,11 @@ struct Header {
   uint64_t message_bytes = 0;  // of the whole message, all chunks
 };
 
+// Whether messages of this type may have a payload.
+constexpr bool carries_payload(MessageType type) {
+  return type == MessageType::kData || type == MessageType::kAbort;
+}
+
 inline constexpr size_t kHeaderBytes = 48;
 
 // The largest payload of one message that a receiver believes.

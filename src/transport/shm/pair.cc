@@ -3,6 +3,7 @@
 
 #include "transport/shm/pair.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <span>
 
 #include "base/assert.h"
+#include "base/printable.h"
 
 namespace ciuic::transport::shm {
 
@@ -31,6 +33,7 @@ struct Verdict {
   std::array<char, 248> reason;  // ends with a zero byte
 };
 
+static constexpr size_t kOfferedFds = 2;  // the segment, the doorbell
 static constexpr std::array<char, 8> kOfferMagic = {'c', 'i', 'u', 'i', 'c', 'o', 'f', 'r'};
 
 template <typename T>
@@ -103,7 +106,7 @@ void Pair::prove() {
 Result<bool> Pair::exchange() {
   while (!out_.empty()) {
     // The descriptors go with the first byte of the offer.
-    const std::array<int, 2> fds = {segment_->fd(), doorbell_};
+    const std::array<int, kOfferedFds> fds = {segment_->fd(), doorbell_};
     const bool first = stage_ == Stage::kOffer && out_.size() == sizeof(Offer);
     const std::span<const int> with = first ? std::span<const int>(fds) : std::span<const int>();
     Result<size_t> count = posix::send_with_fds(socket_.get(), out_.data(), out_.size(), with);
@@ -118,6 +121,8 @@ Result<bool> Pair::exchange() {
         posix::receive_with_fds(socket_.get(), in_.data() + had, in_wanted_ - had, &passed_);
     in_.resize(had + (count.ok() ? *count : 0));
     if (!count.ok()) return count.status();
+    // Who passes more than an offer has would fill up this process's table, a few at a time.
+    if (passed_.size() > kOfferedFds) passed_.resize(kOfferedFds + 1);
     if (*count == 0) return false;
   }
   return out_.empty();
@@ -152,12 +157,16 @@ void Pair::look_at_offer() {
           fmt::format("rank {} offers a segment of version {} with {} bytes, not {} with {}", peer_,
                       offer.version, offer.bytes, kSegmentVersion, bytes));
     }
-    if (passed_.size() != 2) {
+    if (passed_.size() != kOfferedFds) {
       return Status(StatusCode::kMismatch, fmt::format("rank {} passed {} descriptors, not 2; the "
                                                        "kernel may not let them through",
                                                        peer_, passed_.size()));
     }
     CIUIC_RETURN_IF_ERROR(posix::check_sealed(passed_[0].get(), bytes));
+    // Ringing must never wait.
+    if ((::fcntl(passed_[1].get(), F_GETFL) & O_NONBLOCK) == 0) {
+      return Status(StatusCode::kMismatch, fmt::format("rank {} passed no doorbell", peer_));
+    }
     Result<posix::Mapping> mapping = posix::Mapping::map(passed_[0].get(), bytes, false);
     if (!mapping.ok()) return mapping.status();
     Result<SegmentView> view = check_segment(*mapping, segment_->owner(), peer_);
@@ -195,7 +204,8 @@ void Pair::look_at_verdict() {
     return;
   }
   verdict.reason.back() = '\0';
-  fail(Status(StatusCode::kMismatch, fmt::format("rank {}: {}", peer_, verdict.reason.data())));
+  const std::string reason = printable(verdict.reason.data());
+  fail(Status(StatusCode::kMismatch, fmt::format("rank {}: {}", peer_, reason)));
 }
 
 }  // namespace ciuic::transport::shm

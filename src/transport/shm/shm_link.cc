@@ -282,12 +282,18 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
   }
 
   const uint64_t payload_code = bytes >> kPayloadShift;
+  if (payload_code != 0 && !wire::carries_payload(header.type)) [[unlikely]] {
+    fail(
+        StatusCode::kMismatch,
+        fmt::format("wrote a shared-memory line of type {}, which has no payload, with one", type));
+    return false;
+  }
   if (payload_code == kInSlot) {
     if (reference.slot >= static_cast<uint32_t>(options_.peer_segment.layout().slot_count()) ||
         reference.payload_bytes > slot_bytes(static_cast<int>(reference.slot))) [[unlikely]] {
       fail(StatusCode::kMismatch,
-           fmt::format("wrote a shared-memory line names slot {} with {} bytes", reference.slot,
-                       reference.payload_bytes));
+           fmt::format("wrote a shared-memory line that names slot {} with {} bytes",
+                       reference.slot, reference.payload_bytes));
       return false;
     }
     header.payload_bytes = reference.payload_bytes;

@@ -316,6 +316,13 @@ TEST_F(ShmLinkTest, NonsenseInALineEndsTheLinkAndReadsNothingElsewhere) {
         line->bytes = shm::kInSlot << shm::kPayloadShift;
         line->payload.reference = {1, shm::kSmallSlots, 0xffffffff};
       },
+      // A payload that nobody would ever give back.
+      [](shm::Line* line) { line->type = static_cast<uint8_t>(wire::MessageType::kAck); },
+      [](shm::Line* line) {
+        line->type = static_cast<uint8_t>(wire::MessageType::kGoodbye);
+        line->bytes = shm::kInSlot << shm::kPayloadShift;
+        line->payload.reference = {1, 0, 8};
+      },
   };
   for (size_t i = 0; i < nonsense.size(); ++i) {
     SCOPED_TRACE(i);
