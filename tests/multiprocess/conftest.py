@@ -2,8 +2,10 @@
 """Several processes: under ``ciuic run``, or one by one with an environment of their own."""
 
 import os
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from ciuic.run.environment import Job
 
 PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 240
+END_S = 20  # for what has been killed; the machine may be busy
 
 _OF_LAUNCHERS = ("RANK", "OMPI_", "PMI_", "SLURM_", "LOCAL_", "WORLD_SIZE", "CIUIC_", "MASTER_")
 
@@ -32,6 +35,30 @@ def programs() -> Path:
 def environment() -> Callable[..., dict[str, str]]:
     """:func:`clean_environment`."""
     return clean_environment
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter: R, S, T (stopped), Z; X where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+@pytest.fixture
+def all_end() -> Callable[[str], None]:
+    """Fails unless the processes that an output names, "pids 1 2 3", end soon."""
+
+    def check(text: str) -> None:
+        pids = [int(pid) for line in re.findall(r"pids ([\d ]+)", text) for pid in line.split()]
+        assert pids
+        deadline = time.monotonic() + END_S
+        while left := [pid for pid in pids if state_of(pid) not in "ZX"]:
+            assert time.monotonic() < deadline, f"{left} of {pids} live"
+            time.sleep(0.05)
+
+    return check
 
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -68,10 +95,12 @@ class Processes:
         *arguments: str,
         variables: Mapping[str, str],
         prefix: Sequence[str] = (),
+        stdin: bool = False,
     ) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [*prefix, sys.executable, str(PROGRAMS / program), *arguments],
             env=clean_environment(**variables),
+            stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -88,8 +117,9 @@ class Processes:
             if process.poll() is None:
                 process.kill()
             process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
 
 
 @pytest.fixture

@@ -1,50 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """``ciuic run``: exit codes, output, signals, and that nothing is left behind."""
 
-import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 TIMEOUT_S = 240
 
-END_S = 20  # the machine may be busy; the launcher's own bound is 3 s
-
-
-def pids_in(text: str) -> list[int]:
-    return [int(pid) for line in re.findall(r"pids (\d+ \d+)", text) for pid in line.split()]
-
-
-def living(pids: list[int]) -> list[int]:
-    left = []
-    for pid in pids:
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
-            if file.read().rpartition(")")[2].split()[0] not in "ZX":
-                left.append(pid)
-    return left
-
-
-def assert_all_end(pids: list[int]) -> None:
-    assert pids
-    deadline = time.monotonic() + END_S
-    while living(pids) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert living(pids) == []
-
 
 @pytest.mark.parametrize(("way", "code"), [("error", 1), ("exit", 7), ("signal", 137)])
-def test_a_rank_that_fails(ciuic_run, way: str, code: int) -> None:
+def test_a_rank_that_fails(ciuic_run, all_end, way: str, code: int) -> None:
     result = ciuic_run(3, "ranks_that_fail.py", way)
     assert result.returncode == code, result.stdout + result.stderr
     assert "ciuic run: rank 1 (process" in result.stderr
     assert ("signal SIGKILL" if way == "signal" else f"exit code {code}") in result.stderr
-    assert_all_end(pids_in(result.stdout))
+    all_end(result.stdout)
     if way == "error":
         # Its report is whole, and comes before those of the ranks that only lost it.
         reports = [m.start() for m in re.finditer("Traceback", result.stderr)]
@@ -75,8 +50,7 @@ class Running:
             line = self.process.stdout.readline()
             assert line, self.text
             self.text += line
-        self.pids = pids_in(self.text)
-        assert len(self.pids) == 4
+        self.pid_of_rank_0 = int(re.findall(r"\[0\] pids (\d+)", self.text)[0])
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -86,13 +60,15 @@ class Running:
 
 @pytest.mark.parametrize("way", ["wait", "deaf"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_signal_to_the_launcher(number: signal.Signals, way: str, programs, environment) -> None:
+def test_signal_to_the_launcher(
+    number: signal.Signals, way: str, programs, environment, all_end
+) -> None:
     unrelated = subprocess.Popen(["sleep", "1000"])
     running = Running(way, programs, environment)
     try:
         running.process.send_signal(number)
         running.process.wait(TIMEOUT_S)
-        assert_all_end(running.pids)
+        all_end(running.text)
         expected = -number if number == signal.SIGKILL else 128 + number
         assert running.process.returncode == expected
         assert unrelated.poll() is None
@@ -102,12 +78,13 @@ def test_signal_to_the_launcher(number: signal.Signals, way: str, programs, envi
         unrelated.wait()
 
 
-def test_kill_of_one_rank(programs, environment) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signal_to_one_rank(number: signal.Signals, programs, environment, all_end) -> None:
     running = Running("wait", programs, environment)
     try:
-        os.kill(running.pids[0], signal.SIGKILL)
-        assert running.process.wait(TIMEOUT_S) == 137
-        assert_all_end(running.pids)
+        os.kill(running.pid_of_rank_0, number)
+        assert running.process.wait(TIMEOUT_S) == 128 + number
+        all_end(running.text)
     finally:
         running.end()
 

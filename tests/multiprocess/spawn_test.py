@@ -2,6 +2,7 @@
 """``ciuic.spawn``, from a script and from what has no file, as a notebook."""
 
 import re
+import signal
 import subprocess
 import sys
 
@@ -42,3 +43,17 @@ def test_without_a_file(environment) -> None:
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1] == "[2.0, 2.0]"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_signal_to_the_parent(processes, all_end, number: signal.Signals) -> None:
+    """Neither ranks nor what they started are left; Ctrl-C lets them clear up."""
+    parent = processes.start("spawning.py", "--stay", variables={})
+    assert parent.stdout is not None
+    text = parent.stdout.readline() + parent.stdout.readline()
+    assert text.count("pids") == 2, text + parent.stdout.read()
+    parent.send_signal(number)
+    text += parent.communicate(timeout=TIMEOUT_S)[0]
+    assert parent.returncode == -number, text
+    all_end(text)
+    assert len(re.findall(r"rank \d ends", text)) == (2 if number == signal.SIGINT else 0), text

@@ -58,7 +58,7 @@ def _groups(options: Options, report: Report) -> Iterator[dict[str, Group]]:
     """A paused group of processes for each implementation that does what is asked."""
     groups: dict[str, Group] = {}
     with contextlib.ExitStack() as stack:
-        guardian = processes.Guardian()  # forks: before Job starts a thread
+        guardian = processes.Guardian()
         stack.callback(guardian.close)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ciuic-bench-"))
         settings: dict[str, Any] = {

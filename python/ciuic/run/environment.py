@@ -40,6 +40,12 @@ class Job:
             "MASTER_PORT": str(master_port),
         }
 
+    @property
+    def mark(self) -> str:
+        """What stands in the environment of every process that the ranks start, and nowhere else:
+        "NAME=value"."""
+        return f"CIUIC_SECRET={self._common['CIUIC_SECRET']}"
+
     def variables(self, rank: int) -> dict[str, str]:
         """What ``rank`` gets beside what this process has."""
         return {**self._common, "RANK": str(rank), "LOCAL_RANK": str(rank), **_share(self)}

@@ -99,13 +99,14 @@ class _Launch:
         guardian = processes.Guardian()
         try:
             with contextlib.closing(Job(self._nprocs)) as job, self._signals():
+                guardian.watch_mark(job.mark)
                 try:
                     for rank in range(self._nprocs):
                         self._start(job, rank, guardian)
                     while self._busy():
                         self._step()
                 finally:
-                    self._clear_up()
+                    self._clear_up(job.mark)
         finally:
             guardian.close()
         self._output.release_all()
@@ -271,10 +272,9 @@ class _Launch:
 
     # ---- the end ----
 
-    def _clear_up(self) -> None:
+    def _clear_up(self, mark: str) -> None:
         """No process of ours is left, and no output of theirs lost."""
-        self._signal_ranks(signal.SIGTERM)
-        processes.end_groups([rank.pid for rank in self._ranks], GRACE_S)
+        processes.end_all([rank.pid for rank in self._ranks], mark, GRACE_S)
         for rank in self._ranks:
             self._drain(rank)
             for name, pipe in (("stdout", rank.process.stdout), ("stderr", rank.process.stderr)):

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -50,9 +52,10 @@ def spawn(
     import multiprocessing
 
     from ciuic.run.environment import Job
+    from ciuic.run.processes import Guardian
 
     methods = multiprocessing.get_context(start_method or _start_method_for(fn))
-    with contextlib.closing(Job(nprocs)) as job:
+    with contextlib.closing(Guardian()) as guardian, contextlib.closing(Job(nprocs)) as job:
         ranks: list[BaseProcess] = []
         ends: list[Connection] = []
         try:
@@ -64,11 +67,18 @@ def spawn(
                 with _environment(job.variables(rank)):
                     process.start()
                 theirs.close()
+                guardian.watch(process.pid)
                 ranks.append(process)
                 ends.append(ours)
-            return _collect(ranks, ends)
-        finally:
+            results = _collect(ranks, ends)
+        except BaseException as error:
+            by_hand = isinstance(error, KeyboardInterrupt)
+            _end(ranks, signal.SIGINT if by_hand else signal.SIGTERM)
+            raise
+        else:
             _end(ranks)
+            return results
+        finally:
             for end in ends:
                 end.close()
 
@@ -102,6 +112,7 @@ def _run_rank(
     from ciuic.run import processes
 
     processes.die_with_parent(parent_pid)
+    os.setpgid(0, 0)  # what it starts is ended with it
     context.forget_contexts()
     try:
         result = fn(rank, *args)
@@ -139,19 +150,52 @@ def _collect(ranks: Sequence[BaseProcess], ends: Sequence[Connection]) -> list[A
 
 
 def _failure(rank: int, process: BaseProcess, report: str) -> RankFailedError:
-    process.join(_GRACE_S)
-    code = process.exitcode
-    code = 1 if code is None else 128 - code if code < 0 else code
+    code = _exit_code_of(process)
     text = f"rank {rank} (process {process.pid}) failed with exit code {code}"
     return RankFailedError(f"{text}:\n{report}" if report else text, rank, code)
 
 
-def _end(ranks: Sequence[BaseProcess]) -> None:
+def _exit_code_of(process: BaseProcess) -> int:
+    """Waits for its end; 128 + n where signal n ended it, 1 where it does not end. Not reaped, so
+    that its process group keeps its number."""
+    deadline = time.monotonic() + _GRACE_S
+    with contextlib.suppress(ChildProcessError):  # somebody else has reaped it
+        assert process.pid is not None
+        while True:
+            ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is not None:
+                by_itself = ended.si_code == os.CLD_EXITED
+                return ended.si_status if by_itself else 128 + ended.si_status
+            if time.monotonic() >= deadline:
+                return 1
+            time.sleep(0.01)
+    code = process.exitcode
+    return 1 if code is None else 128 - code if code < 0 else code
+
+
+def _end(ranks: Sequence[BaseProcess], number: int = 0) -> None:
+    """Returns when no process of the ranks is left, nor any that they started in their groups.
+
+    Args:
+        ranks: Theirs.
+        number: A signal for those that are still there; 0 lets them end by themselves.
+    """
+    from multiprocessing import connection
+
+    from ciuic.run import processes
+
+    groups = [process.pid for process in ranks if process.pid is not None]
+    for pid in groups if number else ():
+        processes.signal_group(pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)  # where it has no group of its own yet
+    deadline = time.monotonic() + _GRACE_S
+    running = [process.sentinel for process in ranks]
+    while running and time.monotonic() < deadline:
+        for sentinel in connection.wait(running, deadline - time.monotonic()):
+            running.remove(sentinel)  # type: ignore[arg-type]
+    processes.end_all(groups, "", 0.0 if number else _GRACE_S)
     for process in ranks:
-        if process.exitcode is None and sys.exc_info()[0] is not None:
-            process.terminate()
-    for process in ranks:
-        process.join(_GRACE_S)
-        if process.exitcode is None:
+        if process.is_alive():
             process.kill()
-            process.join()
+        process.join()

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ends in the way that its first argument names, on rank 1; the others wait for ever, or fail too.
 
-Each process prints its own number and that of a child that would outlive it.
+Each process prints its own number and those of two children that would outlive it, the second in a
+session of its own.
 """
 
 import os
@@ -13,8 +14,8 @@ import threading
 rank = int(os.environ["RANK"])
 way = sys.argv[1]
 
-child = subprocess.Popen(["sleep", "1000"])
-print(f"pids {os.getpid()} {child.pid}", flush=True)
+children = [subprocess.Popen(["sleep", "1000"], start_new_session=apart) for apart in (False, True)]
+print("pids", os.getpid(), *[child.pid for child in children], flush=True)
 
 
 def wait_for_ever() -> None:

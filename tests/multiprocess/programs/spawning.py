@@ -2,6 +2,7 @@
 """``ciuic.spawn`` from a script."""
 
 import os
+import subprocess
 import sys
 import threading
 
@@ -23,6 +24,15 @@ def fail(rank: int) -> None:
     threading.Event().wait()
 
 
+def stay(rank: int) -> None:
+    children = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
+    os.write(1, b"pids %d %d %d\n" % (os.getpid(), *[child.pid for child in children]))
+    try:
+        threading.Event().wait()
+    finally:
+        os.write(1, b"rank %d ends\n" % rank)
+
+
 def leave(rank: int) -> None:
     if rank == 0:
         os._exit(9)
@@ -40,6 +50,8 @@ def with_torch(rank: int) -> float:
 
 
 def main() -> None:
+    if "--stay" in sys.argv:
+        ciuic.spawn(stay, nprocs=2)
     before = dict(os.environ)
     assert ciuic.spawn(add, (1.0,), 3) == [(r, 6.0, r) for r in range(3)]
     assert ciuic.spawn(add, (1.0,), nprocs=2, start_method="fork") == [(0, 3.0, 0), (1, 3.0, 1)]
