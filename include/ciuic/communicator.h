@@ -74,6 +74,14 @@ class CIUIC_EXPORT Communicator {
   // Idempotent, and without effect where the group has ended already. kClosed: in a forked child.
   Status abort(const std::string& reason = "");
 
+  // A new group of those ranks that are not gone, in their old order, with an epoch of its own;
+  // this one ends with kAborted where it has not ended yet. All survivors call it, and nobody is
+  // left out for being late: a rank that neither calls it nor is known to be gone (its process has
+  // ended, or the group ended because it was silent) ends it with kTimeout on all, and is named.
+  // Needs no store, and no rank 0. Blocks for `timeout_ms` at most (-1: the communicator's).
+  //   kPeerLost  the others have given this rank up     kClosed  this one is closed, or forked
+  Result<std::unique_ptr<Communicator>> shrink(int64_t timeout_ms = -1);
+
   // Ok, or the error with which the group has ended. kClosed: this rank has closed it.
   Status status() const;
 

@@ -280,5 +280,111 @@ TEST(Communicator, RefusesWhatCannotBe) {
             StatusCode::kInvalidArgument);
 }
 
+MutableBuffer of(std::vector<float>& values) {
+  return {values.data(), static_cast<int64_t>(values.size()), DataType::kFloat32, {}};
+}
+
+TEST(Mismatch, AllRanksGetOneErrorWithBothCalls) {
+  Ranks ranks = join_all(3);
+  const std::vector<Status> statuses = on_all(3, [&](int rank) {
+    std::vector<float> values(rank == 1 ? 8 : 4);
+    return wait(
+        ranks[static_cast<size_t>(rank)]->all_reduce(of(values), of(values), ReduceOp::kSum));
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    const Status& status = statuses[static_cast<size_t>(rank)];
+    EXPECT_EQ(status.code(), StatusCode::kMismatch) << status.message();
+    EXPECT_EQ(status.message(), statuses[0].message());
+    EXPECT_NE(status.message().find("rank 1 called all_reduce(float32, 8 elements, sum)"),
+              std::string::npos)
+        << status.message();
+    EXPECT_NE(status.message().find("ranks 0, 2 called all_reduce(float32, 4 elements, sum)"),
+              std::string::npos)
+        << status.message();
+  }
+}
+
+TEST(Mismatch, WhoseCallHadEndedWellHearsOfItNext) {
+  Ranks ranks = join_all(2);
+  std::vector<float> values(4);
+  Result<Work> sent = ranks[0]->broadcast(of(values), 0);  // eager: it needs no word of rank 1
+  EXPECT_EQ(wait(ranks[1]->barrier()).code(), StatusCode::kMismatch);
+  ASSERT_TRUE(sent.ok());
+  [[maybe_unused]] const Status first = sent->wait();
+  const Status next = wait(ranks[0]->barrier());
+  EXPECT_EQ(next.code(), StatusCode::kMismatch);
+  EXPECT_NE(next.message().find("broadcast(float32, 4 elements, root 0)"), std::string::npos)
+      << next.message();
+}
+
+TEST(Abort, EndsEveryWaitOnEveryRank) {
+  Ranks ranks = join_all(3);
+  std::vector<std::thread> waiting;
+  std::vector<Status> statuses(3);
+  for (size_t rank : {0, 1}) {
+    waiting.emplace_back([&, rank] { statuses[rank] = wait(ranks[rank]->barrier()); });
+  }
+  ASSERT_TRUE(ranks[2]->abort("the loss is not a number").ok());
+  for (std::thread& thread : waiting) thread.join();
+  statuses[2] = wait(ranks[2]->barrier());
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kAborted);
+    EXPECT_EQ(status.message(), "rank 2 called abort(): the loss is not a number");
+  }
+}
+
+TEST(Abort, IsReturnedByCloseWhereNoWorkHasToldIt) {
+  Ranks ranks = join_all(2);
+  ASSERT_TRUE(ranks[0]->abort().ok());
+  while (ranks[1]->status().ok()) std::this_thread::yield();
+  EXPECT_EQ(ranks[1]->close().code(), StatusCode::kAborted);
+  EXPECT_TRUE(ranks[1]->close().ok()) << "once";
+}
+
+TEST(Shrink, SurvivorsGoOnWithoutRank0) {
+  Ranks ranks = join_all(4);
+  ranks[0].reset();
+  ranks[2].reset();
+  Ranks shrunk(4);
+  for (const Status& status : on_all(4, [&](int rank) {
+         if (rank % 2 == 0) return Status();
+         auto made = ranks[static_cast<size_t>(rank)]->shrink();
+         if (!made.ok()) return made.status();
+         std::vector<float> values(1000, static_cast<float>(rank));
+         const Status reduced = wait((*made)->all_reduce(of(values), of(values), ReduceOp::kSum));
+         EXPECT_EQ(values, std::vector<float>(1000, 4));
+         shrunk[static_cast<size_t>(rank)] = std::move(*made);
+         return reduced;
+       })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  EXPECT_EQ(shrunk[1]->rank(), 0);
+  EXPECT_EQ(shrunk[3]->rank(), 1);
+  EXPECT_EQ(shrunk[3]->size(), 2);
+  EXPECT_NE(shrunk[3]->describe().find("\"epoch\":2"), std::string::npos) << shrunk[3]->describe();
+  EXPECT_EQ(wait(ranks[1]->barrier()).code(), StatusCode::kAborted) << "the old group has ended";
+}
+
+TEST(Shrink, OneAloneGoesOn) {
+  Ranks ranks = join_all(2);
+  ranks[0].reset();
+  auto shrunk = ranks[1]->shrink();
+  ASSERT_TRUE(shrunk.ok()) << shrunk.status().message();
+  EXPECT_EQ((*shrunk)->size(), 1);
+  EXPECT_TRUE(wait((*shrunk)->barrier()).ok());
+}
+
+TEST(Shrink, WhoDoesNotComeIsNamed) {
+  Ranks ranks = join_all(3);
+  const std::vector<Status> statuses = on_all(3, [&](int rank) {
+    if (rank == 1) return Status();
+    return ranks[static_cast<size_t>(rank)]->shrink(/*timeout_ms=*/700).status();
+  });
+  EXPECT_EQ(statuses[0].code(), StatusCode::kTimeout);
+  EXPECT_EQ(statuses[2].code(), StatusCode::kTimeout);
+  EXPECT_NE(statuses[0].message().find("rank 1 did not come to shrink()"), std::string::npos)
+      << statuses[0].message();
+}
+
 }  // namespace
 }  // namespace ciuic

@@ -93,7 +93,7 @@ void Hub::step(TimeNs now) {
   for (int rank = 1; rank < settings_.size() && !decided_; ++rank) {
     const Member& member = members_[rank];
     if (member.gone || now - member.heard_at <= settings_.lost_after) continue;
-    decide(about_silence(rank, now));
+    decide(about_silence(rank, now), rank);
   }
   if (inquiry_ && (now >= inquiry_->until || is_answered(now))) conclude(now);
   if (now < beat_at_) return;
@@ -225,7 +225,7 @@ void Hub::conclude(TimeNs now) {
     }
     if (silent >= 0) {
       const Status why = about_silence(silent, now);
-      decide({why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())});
+      decide({why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())}, silent);
     } else {
       const std::string& late = cause_->status.message();
       decide({cause_->status.code(),
@@ -242,10 +242,10 @@ void Hub::conclude(TimeNs now) {
   inquiry_.reset();
 }
 
-void Hub::decide(Status status) {
+void Hub::decide(Status status, int lost) {
   if (decided_) return;
   decided_ = true;
-  tell_all({.kind = MessageKind::kDecision, .status = std::move(status)});
+  tell_all({.kind = MessageKind::kDecision, .status = std::move(status), .about = lost});
 }
 
 }  // namespace ciuic::control

@@ -52,7 +52,7 @@ class Hub {
   void ask(uint32_t sequence, TimeNs now);
   bool is_answered(TimeNs now) const;
   void conclude(TimeNs now);
-  void decide(Status status);
+  void decide(Status status, int lost = -1);
   std::string differing_calls() const;
   std::string missing_ranks(TimeNs now) const;
   int lost_rank() const;

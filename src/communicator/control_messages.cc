@@ -3,6 +3,7 @@
 
 #include "communicator/control_messages.h"
 
+#include "base/printable.h"
 #include "bootstrap/bytes.h"
 
 namespace ciuic::control {
@@ -34,9 +35,9 @@ Result<Message> decode_message(std::string_view bytes) {
   message.sequence = in.u32();
   message.next = in.u32();
   message.fingerprint = in.u32();
-  message.operation = in.text(kMaxTextBytes);
-  std::string status_text = in.text(kMaxTextBytes);
-  message.text = in.text(kMaxTextBytes);
+  message.operation = printable(in.text(kMaxTextBytes));
+  std::string status_text = printable(in.text(kMaxTextBytes));
+  message.text = printable(in.text(kMaxTextBytes));
   const bool known = kind >= static_cast<uint8_t>(MessageKind::kAlive) &&
                      kind <= static_cast<uint8_t>(MessageKind::kDecision) &&
                      code <= static_cast<uint8_t>(StatusCode::kSystem) && flags <= 3;
@@ -45,6 +46,12 @@ Result<Message> decode_message(std::string_view bytes) {
   }
   message.kind = static_cast<MessageKind>(kind);
   message.status = {static_cast<StatusCode>(code), std::move(status_text)};
+  // A group that ended without an error would give out results that are not there.
+  const bool ends = message.kind == MessageKind::kCause || message.kind == MessageKind::kGone ||
+                    message.kind == MessageKind::kDecision;
+  if (ends && message.status.ok()) {
+    return Status(StatusCode::kInvalidArgument, "an end without an error");
+  }
   return message;
 }
 

@@ -2,16 +2,18 @@
 // control_messages.h: what the ranks of a group and its hub, rank 0, say to each other, one frame
 // each. Every message has the same fields; those that a kind does not name are zero.
 //
-//   a rank to the hub  kAlive     it is there; every heartbeat
-//                      kCause     status, about, sequence, text: it has halted
-//                      kLate      sequence: it has waited long for this operation
-//                      kCalled    sequence, record: answers kAsk; no operation: not called, or long
-//                      ago kLeave     it closes in good order
-//   the hub to a rank  kAlive     it is there; every heartbeat
-//                      kAsk       sequence: what have you called?
-//                      kGone      about, status: that rank is gone; in good order where `flag` is
-//                      set kMissing   sequence, text: whom an operation waits for kDecision status:
-//                      the group ends
+//   a rank to the hub
+//     kAlive     it is there; every heartbeat
+//     kCause     status, about, sequence, operation: it has halted
+//     kLate      sequence: it has waited long for this operation
+//     kCalled    sequence, the call: answers kAsk; no operation: not called, or long ago
+//     kLeave     it closes in good order
+//   the hub to a rank
+//     kAlive     it is there; every heartbeat
+//     kAsk       sequence: what have you called?
+//     kGone      about, status: that rank is gone; `flag`: in good order
+//     kMissing   sequence, text: whom an operation waits for
+//     kDecision  status: the group ends; about: a rank that is given up for it
 #pragma once
 
 #include <cstddef>

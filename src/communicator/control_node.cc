@@ -128,7 +128,10 @@ void Node::take(const Message& message, TimeNs now) {
                message.text);
       break;
     }
-    case MessageKind::kDecision: end(message.status); break;
+    case MessageKind::kDecision:
+      if (message.about >= 0 && message.about < settings_.size()) gone_[message.about] = true;
+      end(message.status);
+      break;
     default: break;  // that it is alive; or what a hub does not say
   }
 }
@@ -165,7 +168,10 @@ Status Node::of_silent_hub(TimeNs now) const {
 
 void Node::look_at_hub(TimeNs now) {
   if (hub_ != nullptr || ended_) return;
-  if (!hub_lost_ && now - hub_heard_at_ > settings_.lost_after) return end(of_silent_hub(now));
+  if (!hub_lost_ && now - hub_heard_at_ > settings_.lost_after) {
+    gone_[0] = true;
+    return end(of_silent_hub(now));
+  }
   if (hub_status_.ok() || now < hub_lost_at_ + settings_.orphan_after) return;
   // What could still finish without rank 0 has had its time.
   if (data_path_->progress_of_group().waits_since != kNever) end(hub_status_);
@@ -183,6 +189,7 @@ void Node::look_at_cause(TimeNs now) {
   const bool silent = hub_ == nullptr && now - hub_heard_at_ > settings_.silent_after();
   if (silent && cause_->is_late) {
     const Status why = of_silent_hub(now);
+    gone_[0] = true;
     return end({why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())});
   }
   end(cause_->status);

@@ -57,7 +57,7 @@ class Node {
   TimeNs next_step() const;  // when step() has something to do at the latest
   bool is_over() const;      // it has left, and no other rank needs the hub that it may have
 
-  // Ranks that are known to be gone or to have left.
+  // By rank: who is known to be gone, has left or was given up; maybe this rank itself.
   const std::vector<bool>& gone() const { return gone_; }
 
  private:

@@ -15,6 +15,7 @@
 #include "ciuic/version.h"
 #include "communicator/join.h"
 #include "communicator/process_driver.h"
+#include "communicator/process_recorder.h"
 #include "communicator/state.h"
 #include "kernels/reduce.h"
 #include "topology/host.h"
@@ -81,12 +82,16 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
 }
 
 static Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
-                                                               const Config& config) {
+                                                               const Config& config,
+                                                               int64_t join_timeout_ms) {
   Result<topology::Host> host = topology::this_host(config.host_id);
   if (!host.ok()) return host.status();
   auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});
   if (!driver.ok()) return driver.status();
-  Result<Joined> joined = join(options, config, *host, (*driver)->poller());
+  (void)process_recorder(config, *host);  // so that one that hangs in the join is seen, too
+  CommunicatorOptions of_join = options;
+  of_join.timeout_ms = join_timeout_ms;
+  Result<Joined> joined = join(of_join, config, *host, (*driver)->poller());
   if (!joined.ok()) return joined.status();
 
   auto state = std::make_unique<Communicator::State>();
@@ -110,7 +115,9 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
   if (state->size > 1) {
     control::Settings settings = control::Settings::for_timeout(options.timeout_ms);
     settings.rank = joined->rank;
-    settings.names = joined->names;
+    for (const bootstrap::Card& card : joined->group_at_join->roll.cards) {
+      settings.names.push_back(card.who());
+    }
     state->control =
         std::make_unique<control::ControlGroup>(std::move(settings), std::move(joined->channels));
     hooks.on_cause = [control = state->control.get()](const engine::Cause& cause) {
@@ -122,7 +129,14 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
                             .rank = joined->rank,
                             .links = std::move(joined->links),
                             .window = window_for(options.buffer_size, state->size),
-                            .is_arbitrated = state->size > 1};
+                            .is_arbitrated = state->size > 1,
+                            .trace = record_group(config, *host,
+                                                  {.name = options.group_name,
+                                                   .job = trace::job_number(joined->job),
+                                                   .id = joined->group,
+                                                   .epoch = joined->epoch,
+                                                   .rank = joined->rank,
+                                                   .size = state->size})};
   state->backend = std::make_unique<backend::NativeBackend>(backend::NativeOptions{
       .driver = *driver,
       .group = std::move(group),
@@ -130,6 +144,8 @@ static Result<std::unique_ptr<Communicator::State>> make_state(const Communicato
       .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
       .timeout_ms = options.timeout_ms,
       .buffer_size = options.buffer_size});
+  state->options = options;
+  state->group_at_join = std::move(joined->group_at_join);
   if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
   return state;
 }
@@ -140,8 +156,42 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   CIUIC_RETURN_IF_ERROR(apply_log_settings(*config));
   Result<CommunicatorOptions> options = effective(asked, *config);
   if (!options.ok()) return options.status();
-  Result<std::unique_ptr<State>> state = make_state(*options, *config);
+  Result<std::unique_ptr<State>> state = make_state(*options, *config, options->timeout_ms);
   if (!state.ok()) return state.status();
+  return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
+}
+
+Result<std::unique_ptr<Communicator>> Communicator::shrink(int64_t timeout_ms) {
+  if (state_->made_in != fork_generation()) {
+    return Status(StatusCode::kClosed,
+                  "shrink: this process was forked from the one that joined the group");
+  }
+  if (state_->closed.load(std::memory_order_acquire)) {
+    return Status(StatusCode::kClosed,
+                  "shrink: the communicator is closed; shrink() before close()");
+  }
+  Result<Config> config = Config::from_environment();
+  if (!config.ok()) return config.status();
+  CommunicatorOptions options = state_->options;
+  const TimeNs deadline =
+      deadline_after(now_ns(), timeout_ms >= 0 ? timeout_ms : options.timeout_ms);
+  options.rank = 0;
+  options.size = 1;
+  if (state_->size > 1) {
+    // Where nothing is wrong yet, the group ends now: its ranks all go to the new one.
+    const Status left(StatusCode::kAborted, fmt::format("rank {} called shrink()", state_->rank));
+    state_->backend->report({.status = left});
+    state_->backend->end(left);
+    auto survivors = muster_survivors(*state_->group_at_join, state_->control->gone(), deadline);
+    if (!survivors.ok()) return survivors.status();
+    options.rank = survivors->rank;
+    options.size = survivors->size;
+    options.store = survivors->store;
+  }
+  const int64_t left_for_join = std::max<int64_t>(1, left_ms(deadline, now_ns()));
+  Result<std::unique_ptr<State>> state = make_state(options, *config, left_for_join);
+  if (!state.ok()) return state.status();
+  (*state)->options.store = nullptr;  // of no further use
   return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
 }
 

@@ -144,6 +144,25 @@ static Status exchange(Joining* joining) {
   return {};
 }
 
+// The ranks of this rank's host that may share memory with it, and itself. Where there are more
+// than a segment has room for, they are cut into even blocks, with TCP between them.
+static std::vector<int> sharing_memory(const std::vector<Card>& cards, const std::string& host_id,
+                                       int rank) {
+  std::vector<int> local;
+  for (const Card& card : cards) {
+    if (card.host_id == host_id) local.push_back(card.rank);
+  }
+  const size_t most = transport::shm::kMaxLocalRanks;
+  const size_t blocks = (local.size() + most - 1) / most;
+  const auto place =
+      static_cast<size_t>(std::find(local.begin(), local.end(), rank) - local.begin());
+  const size_t block = place * blocks / local.size();
+  const auto first = [&](size_t number) {
+    return static_cast<int64_t>((number * local.size() + blocks - 1) / blocks);
+  };
+  return {local.begin() + first(block), local.begin() + first(block + 1)};
+}
+
 static Result<LocalLinks> pair(const Joining& joining) {
   const bootstrap::Roll& roll = joining.assembly->roll();
   const Card& mine = roll.cards[joining.meeting.rank];
@@ -156,10 +175,9 @@ static Result<LocalLinks> pair(const Joining& joining) {
   options.group = roll.group;
   options.deadline = joining.deadline;
   options.poller = joining.poller;
-  for (const Card& card : roll.cards) {
-    if (card.rank != mine.rank && card.host_id == mine.host_id) {
-      options.peers.push_back({card.rank, card.unix_name});
-    }
+  for (int rank : sharing_memory(roll.cards, mine.host_id, mine.rank)) {
+    if (rank == mine.rank) continue;
+    options.peers.push_back({rank, roll.cards[static_cast<size_t>(rank)].unix_name});
   }
   if (!offers_shm(joining.config) || options.peers.empty()) return LocalLinks();
   return transport::shm::connect_local_peers(options);
@@ -195,11 +213,13 @@ static Status no_transport(const Joining& joining, const plan::Layout& layout) {
   if (joining.config.transport != TransportChoice::kShm) return {};
   for (int rank = 0; rank < layout.size(); ++rank) {
     if (layout.same_host(rank, 0)) continue;
-    return {StatusCode::kUnavailable,
-            fmt::format("CIUIC_TRANSPORT=shm, but {} and {} share no memory; unset it to use TCP "
-                        "between them",
-                        joining.assembly->roll().cards[0].who(),
-                        joining.assembly->roll().cards[static_cast<size_t>(rank)].who())};
+    return {
+        StatusCode::kUnavailable,
+        fmt::format("CIUIC_TRANSPORT=shm, but {} and {} share no memory (only ranks of one host, "
+                    "and {} of them at most, do); unset it to use TCP between them",
+                    joining.assembly->roll().cards[0].who(),
+                    joining.assembly->roll().cards[static_cast<size_t>(rank)].who(),
+                    static_cast<int>(transport::shm::kMaxLocalRanks))};
   }
   return {};
 }
@@ -295,12 +315,21 @@ static Status join_group(Joining* joining, Joined* joined) {
   joined->table = *table;
   joined->epoch = roll.epoch;
   joined->group = roll.group;
+  joined->job = roll.job;
   auto reachable = bootstrap::prove_addresses(joining->assembly.get(), joining->listeners.tcp,
                                               joining->deadline);
   if (!reachable.ok()) return reachable.status();
   joining->reachable = std::move(*reachable);
+  joined->group_at_join = std::make_unique<OldGroup>();
+  joined->group_at_join->rank = joining->meeting.rank;
+  for (const posix::UniqueFd& listener : joining->listeners.tcp) {
+    auto copy = posix::copy_socket(listener.get());
+    if (!copy.ok()) return copy.status();
+    joined->group_at_join->listeners.push_back(std::move(*copy));
+  }
   CIUIC_RETURN_IF_ERROR(make_links(joining, joined));
-  for (const Card& card : roll.cards) joined->names.push_back(card.who());
+  joined->group_at_join->roll = roll;
+  joined->group_at_join->reachable = joining->reachable;
   joined->channels = joining->assembly->take_channels();
   return {};
 }

@@ -22,6 +22,7 @@
 #include "bootstrap/prove.h"
 #include "ciuic/options.h"
 #include "ciuic/status.h"
+#include "communicator/shrink.h"
 #include "drivers/posix/poller.h"
 #include "plan/layout.h"
 #include "topology/host.h"
@@ -36,11 +37,12 @@ struct Joined {
   plan::Layout layout{{0}};
   uint32_t epoch = 0;
   uint32_t group = 0;
+  std::string job;  // names this incarnation of the group
   tuner::TuningTable table;
   std::vector<std::unique_ptr<transport::Link>> links;        // by rank; null for this one
   std::shared_ptr<transport::shm::Segment> segment;           // null where no peer shares memory
   std::vector<std::unique_ptr<bootstrap::Channel>> channels;  // of the control plane
-  std::vector<std::string> names;      // by rank: "rank 3 (host node7, process 4711)"
+  std::unique_ptr<OldGroup> group_at_join;  // what survivors need; null for one rank
   std::map<int, std::string> reasons;  // peers of this host id that do not share memory, and why
   std::string interface_name;          // of the addresses that other machines are given
   std::string store_name;              // empty: one rank, no store

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "ciuic/communicator.h"
 #include "communicator/control_group.h"
+#include "communicator/shrink.h"
 
 namespace ciuic {
 
@@ -18,6 +19,8 @@ struct Communicator::State {
   int size = 1;
   std::unique_ptr<control::ControlGroup> control;  // null for one rank
   std::unique_ptr<backend::Backend> backend;
+  CommunicatorOptions options;              // with nothing left to default but rank, size and store
+  std::unique_ptr<OldGroup> group_at_join;  // for shrink(); null for one rank
   size_t segment_bytes = 0;
   std::string description;  // describe(), settled at the join
 

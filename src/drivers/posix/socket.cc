@@ -3,6 +3,7 @@
 
 #include "drivers/posix/socket.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,6 +48,12 @@ Result<UniqueFd> listen_at(const Address& address, int backlog) {
     return system_status(what, error);
   }
   return fd;
+}
+
+Result<UniqueFd> copy_socket(int fd) {
+  UniqueFd copy = make_fork_closed([&] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); });
+  if (!copy) return system_status("fcntl(F_DUPFD_CLOEXEC)", errno);
+  return copy;
 }
 
 Result<UniqueFd> accept_from(int listener) {

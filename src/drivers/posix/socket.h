@@ -21,6 +21,9 @@ Result<UniqueFd> listen_at(const Address& address, int backlog = 1024);
 // Takes one waiting connection; an invalid fd where there is none.
 Result<UniqueFd> accept_from(int listener);
 
+// Another descriptor of the same socket.
+Result<UniqueFd> copy_socket(int fd);
+
 // Begins to connect. It is done when the socket is writable, and connect_result() says how.
 Result<UniqueFd> start_connect(const Address& address);
 Status connect_result(int fd, const Address& address);
