@@ -31,6 +31,7 @@ nb::dict config() {
   result["buffer_size"] = config.buffer_size;
   result["log_level"] = name_of(config.log_level);
   result["store"] = config.store;
+  result["trace_dir"] = config.trace_dir;
   return result;
 }
 

@@ -26,6 +26,7 @@ void bind_errors(nb::module_& module);
 void bind_info(nb::module_& module);
 void bind_plan(nb::module_& module);
 void bind_store(nb::module_& module);
+void bind_trace(nb::module_& module);
 void bind_work(nb::module_& module);
 
 // Raises the exception that ciuic.errors has for `status`, which is not ok. Needs the GIL.

@@ -11,6 +11,7 @@ from ciuic.bench.command import bench
 from ciuic.cli.info import info
 from ciuic.cli.plan import plan
 from ciuic.cli.run import run
+from ciuic.cli.trace import trace
 
 app = typer.Typer(
     help="Collective communication for training on the network people have.",
@@ -26,6 +27,7 @@ _PASS_ON = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 app.command(context_settings=_PASS_ON)(run)
 app.command()(bench)
 app.command()(plan)
+app.command()(trace)
 app.command()(info)
 
 

@@ -19,6 +19,7 @@ from ciuic.errors import InvalidArgumentError, UnavailableError
 from ciuic.run import processes
 from ciuic.run.environment import Job
 from ciuic.run.output import Output
+from ciuic.run.recorders import Recorders
 
 GRACE_S = 3.0
 """From TERM to KILL."""
@@ -85,6 +86,7 @@ class _Launch:
         self._output = Output(
             nprocs, sys.stdout.buffer, sys.stderr.buffer, prefix=prefix and nprocs > 1
         )
+        self._recorders = Recorders(nprocs)
         self._ranks: list[_Rank] = []
         self._selector = selectors.DefaultSelector()
         self._began = time.monotonic()
@@ -107,8 +109,10 @@ class _Launch:
                         self._step()
                 finally:
                     self._clear_up(job.mark)
+                    self._save_recorders()
         finally:
             guardian.close()
+            self._recorders.close()
         self._output.release_all()
         return self._exit_code()
 
@@ -117,6 +121,7 @@ class _Launch:
     def _start(self, job: Job, rank: int, guardian: processes.Guardian) -> None:
         environment = job.environment(rank)
         environment.setdefault("PYTHONUNBUFFERED", "1")
+        environment.update(self._recorders.variables(rank))
         environment.pop("CIUIC_INIT", None)
         if self._init:
             environment["CIUIC_INIT"] = "1"
@@ -130,6 +135,7 @@ class _Launch:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 bufsize=0,
+                pass_fds=self._recorders.fds(rank),
                 preexec_fn=processes.child_setup(),
             )
         except OSError as error:
@@ -234,7 +240,21 @@ class _Launch:
             f"rank {failed.number} (process {failed.pid}) failed with {how} {when}{rest}"
         )
         self._kill_at = time.monotonic() + GRACE_S
+        recorded = self._recorders.snapshot(self._exit_codes())  # what they do before they are told
         self._signal_ranks(signal.SIGTERM)
+        self._say_recorded(recorded, failed=True)
+
+    def _exit_codes(self) -> dict[int, int | None]:
+        return {rank.number: rank.exit_code for rank in self._ranks}
+
+    def _save_recorders(self) -> None:
+        """Where no rank has failed: for who has named a directory."""
+        if self._failed is None or self._signal is not None:
+            self._say_recorded(self._recorders.snapshot(self._exit_codes()), failed=False)
+
+    def _say_recorded(self, dumps: list[bytes], *, failed: bool) -> None:
+        for line in self._recorders.report(dumps, failed=failed):
+            self._output.say(line)
 
     def _signal_ranks(self, number: int) -> None:
         for rank in self._ranks:

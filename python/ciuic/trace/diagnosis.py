@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a job, in plain words: who died, who is behind, whose calls differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ciuic.trace import words
+from ciuic.trace.job import GroupOfRanks, Job, Member
+from ciuic.trace.recording import Operation, Recording
+
+_STOPPED = {"T": "is stopped (SIGSTOP, or Ctrl-Z)", "t": "is stopped by a debugger"}
+
+# In the order in which they are told: causes first.
+KINDS = (
+    "killed",
+    "stopped",
+    "mismatch",
+    "left",
+    "behind",
+    "ended",
+    "failed",
+    "stuck",
+    "no_group",
+    "missing",
+    "incomplete",
+    "clocks",
+)
+
+_VICTIM_STATUSES = ("peer_lost", "aborted", "mismatch", "timeout")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence. ``ranks``: whom it is about; ranks of the group where it names one."""
+
+    kind: str
+    text: str
+    group: str = ""
+    ranks: tuple[int, ...] = ()
+    sequence: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "ranks": list(self.ranks)}
+
+
+def diagnose(job: Job) -> list[Finding]:
+    """All that can be said, the likeliest causes first. Empty: nothing is wrong."""
+    found = [*_of_processes(job), *_of_clocks(job)]
+    for group in job.groups:
+        found += _of_group(group)
+    return sorted(found, key=lambda finding: KINDS.index(finding.kind))
+
+
+def operation_words(sequence: int, operation: Operation) -> str:
+    """``operation 17 (all_reduce, float32, 1048576 elements, sum)``."""
+    if not operation.is_known:
+        return f"operation {sequence}"
+    call = operation.call()
+    name, _, rest = call.partition("(")
+    return f"operation {sequence} ({', '.join(filter(None, [name, rest.removesuffix(')')]))})"
+
+
+# ---- processes ----
+
+
+def _of_processes(job: Job) -> Iterator[Finding]:
+    for recording in job.recordings:
+        who = _name(recording)
+        rank = (recording.world_rank,) if recording.world_rank >= 0 else ()
+        if recording.state in _STOPPED and recording.exit_code is None:
+            text = f"{who} {_STOPPED[recording.state]}, {_whereabouts(recording)}"
+            yield Finding("stopped", text, ranks=rank)
+        if recording.state in ("X", "Z") and recording.exit_code is None and _has_open(recording):
+            text = f"{who} has ended, {_whereabouts(recording)}"
+            yield Finding("ended", text, ranks=rank)
+        if recording.exit_code is not None and (recording.exit_code or _has_open(recording)):
+            killed = recording.exit_code > 128
+            text = f"{who} {words.exit_of(recording.exit_code)}, {_whereabouts(recording)}"
+            yield Finding("killed" if killed else "ended", text, ranks=rank)
+        if not recording.groups:
+            text = f"{who} has joined no group: it is still joining its first one, or could not"
+            yield Finding("no_group", text, ranks=rank)
+        if recording.groups_lost:
+            text = f"{who} had {recording.groups_lost} groups more than can be recorded at once"
+            yield Finding("incomplete", text, ranks=rank)
+
+
+def _name(recording: Recording) -> str:
+    if recording.world_rank < 0:
+        return recording.who
+    return f"rank {recording.world_rank} ({recording.who})"
+
+
+def _has_open(recording: Recording) -> bool:
+    closed = {group.number for group in recording.groups if group.closed_ns is not None}
+    return any(o.is_open and o.group not in closed for o in recording.operations)
+
+
+def _whereabouts(recording: Recording) -> str:
+    """Where a process was when it was last seen."""
+    names = {group.number: group.name for group in recording.groups}
+    several = len(set(names.values())) > 1
+    known = [o for o in recording.operations if o.is_known and o.group in names]
+    if not known:
+        return "before it called any operation"
+    within = [o for o in known if not o.has_ended]
+    last = within[0] if within else known[-1]
+    of = f' of group "{names[last.group]}"' if several else ""
+    place = f"{operation_words(last.sequence, last)}{of}"
+    if within:
+        return f"in {place}"
+    return f"after {place}{_ago(recording, last.ended_ns)}"
+
+
+def _ago(recording: Recording, then_ns: int | None) -> str:
+    if then_ns is None:
+        return ""
+    return f", which ended {words.seconds(recording.seen_ns - then_ns)} before it was last seen"
+
+
+def _of_clocks(job: Job) -> Iterator[Finding]:
+    names = {job.host_of(r): r.host for r in reversed(job.recordings)}
+    for host, by_ns in job.corrections_ns.items():
+        direction = "behind" if by_ns > 0 else "ahead of"
+        first = names[job.host_of(job.recordings[0])]
+        text = (
+            f"the clock of {names[host]} is {words.seconds(abs(by_ns))} {direction} that of "
+            f"{first}, by what must have come first; times were moved by as much"
+        )
+        yield Finding("clocks", text)
+
+
+# ---- groups ----
+
+
+def _of_group(group: GroupOfRanks) -> Iterator[Finding]:
+    yield from _missing(group)
+    yield from _mismatch(group)
+    yield from _failures(group)
+    waiting = _first_open(group)
+    if waiting is not None:
+        yield from _of_open(group, waiting)
+
+
+def _missing(group: GroupOfRanks) -> Iterator[Finding]:
+    missing = group.missing
+    if missing:
+        verb = words.is_or_are(missing, "was", "were")
+        text = f"{group.title} has {group.size} ranks; {words.ranks(missing)} {verb} not recorded"
+        yield Finding("missing", text, group.title, tuple(missing))
+
+
+def _mismatch(group: GroupOfRanks) -> Iterator[Finding]:
+    for sequence in group.sequences():
+        by_call: dict[str, list[int]] = {}
+        fingerprints = set()
+        for rank, operation in group.calls(sequence).items():
+            by_call.setdefault(operation.call(), []).append(rank)
+            fingerprints.add(operation.fingerprint)
+        ranks: list[int] = []
+        if len(by_call) > 1:
+            # The fewest are the ones to look at.
+            in_order = sorted(by_call.items(), key=lambda item: (len(item[1]), item[1]))
+            ranks = [rank for _, of_call in in_order[:-1] for rank in of_call]
+            parts = [f"{words.ranks(who)} called {call}" for call, who in in_order[:-1]]
+            call, who = in_order[-1]
+            others = "the others" if len(who) > 1 and not group.missing else words.ranks(who)
+            text = f"operation {sequence}: {', '.join(parts)}, {others} {call}"
+        elif len(fingerprints) > 1:
+            ranks = list(group.calls(sequence))
+            text = (
+                f"operation {sequence}: {words.ranks(ranks)} made the same call, but chose "
+                "differently how to carry it out; do they run the same version?"
+            )
+        if ranks:
+            yield Finding("mismatch", text, group.title, tuple(ranks), sequence)
+            return  # what follows follows from it
+
+
+def _failures(group: GroupOfRanks) -> Iterator[Finding]:
+    by_text: dict[str, list[int]] = {}
+    for rank, member in group.members.items():
+        if member.facts.failed_ns is not None:
+            by_text.setdefault(f"{member.facts.status}: {member.facts.text}", []).append(rank)
+    for text, ranks in by_text.items():
+        said = f"{group.title} failed on {words.ranks(ranks)} with {text}"
+        yield Finding("failed", said, group.title, tuple(ranks))
+
+
+def _first_open(group: GroupOfRanks) -> int | None:
+    """The first operation that some rank has called and that has not ended there."""
+    return min(
+        (
+            sequence
+            for member in group.members.values()
+            if member.facts.closed_ns is None or member.facts.failed_ns is not None
+            for sequence, operation in member.operations.items()
+            if operation.is_known and operation.is_open
+        ),
+        default=None,
+    )
+
+
+def _until(member: Member, operation: Operation) -> int:
+    """Until when the rank is known to have been in the operation."""
+    if operation.ended_ns is not None:
+        return operation.ended_ns
+    if member.facts.failed_ns is not None:
+        return member.facts.failed_ns
+    return member.seen_ns
+
+
+def _of_open(group: GroupOfRanks, sequence: int) -> Iterator[Finding]:
+    calls = group.calls(sequence)
+    waiting = [rank for rank, operation in calls.items() if operation.is_open]
+    longest = max(
+        (
+            _until(group.members[rank], calls[rank]) - called
+            for rank in waiting
+            if (called := calls[rank].called_ns) is not None
+        ),
+        default=0,
+    )
+    absent = [
+        rank
+        for rank, member in group.members.items()
+        if rank not in calls and member.last_call < sequence
+    ]
+    over = any(group.members[rank].facts.failed_ns is not None for rank in waiting)
+    for rank in absent:
+        kind = "left" if group.members[rank].facts.closed_ns is not None else "behind"
+        text = _behind(group, rank, sequence, calls[waiting[0]], waiting, longest, over)
+        yield Finding(kind, text, group.title, (rank,), sequence)
+    if not absent and len(waiting) == len(calls) and not group.missing:
+        yield _stuck(group, sequence, calls, longest, over)
+    elif not absent:
+        yield _ended_on_some(group, sequence, calls, waiting, longest, over)
+
+
+def _behind(
+    group: GroupOfRanks,
+    rank: int,
+    sequence: int,
+    operation: Operation,
+    waiting: list[int],
+    longest_ns: int,
+    over: bool,
+) -> str:
+    member = group.members[rank]
+    what = operation_words(sequence, operation)
+    time = words.seconds(longest_ns)
+    if member.facts.closed_ns is not None and member.facts.failed_ns is None:
+        head = f"rank {rank} closed its communicator and did not call {what}"
+    else:
+        head = f"rank {rank} {'had' if over else 'has'} not called {what}"
+    if over:
+        was = words.is_or_are(waiting, "was", "were")
+        head += f", which {words.ranks(waiting)} {was} in for {time} until the group ended"
+    else:
+        have = words.is_or_are(waiting, "has", "have")
+        head += f", which {words.ranks(waiting)} {have} been in for {time}"
+    return f"{head}; {_last_of(member)}"
+
+
+def _last_of(member: Member) -> str:
+    """``its last was 16 (broadcast, …), which ended 12.4 s ago``."""
+    last = member.last_call
+    if last < 0:
+        ended = [s for s, o in member.operations.items() if o.has_ended]
+        if not ended:
+            joined = words.seconds(member.seen_ns - member.facts.joined_ns)
+            return f"it has called none since it joined, {joined} ago"
+        return f"its last was operation {max(ended)}"
+    operation = member.operations[last]
+    text = f"its last was {operation_words(last, operation).removeprefix('operation ')}"
+    if not operation.has_ended:
+        called = operation.called_ns
+        since = "" if called is None else f" for {words.seconds(member.seen_ns - called)}"
+        return f"{text}, which it has been in{since}"
+    if operation.ended_ns is None:
+        return f"{text}, which has ended"
+    how = "ended" if operation.status == "ok" else f"ended with {operation.status}"
+    return f"{text}, which {how} {words.seconds(member.seen_ns - operation.ended_ns)} ago"
+
+
+def _last_to_call(group: GroupOfRanks, calls: dict[int, Operation]) -> str:
+    times = {
+        rank: operation.called_ns + group.members[rank].recording.realtime_offset_ns
+        for rank, operation in calls.items()
+        if operation.called_ns is not None
+    }
+    if len(times) < 2:
+        return ""
+    last = max(times, key=lambda rank: times[rank])
+    after = words.seconds(times[last] - min(times.values()))
+    return f"; the last to call it was rank {last}, {after} after the first"
+
+
+def _stuck(
+    group: GroupOfRanks, sequence: int, calls: dict[int, Operation], longest_ns: int, over: bool
+) -> Finding:
+    ranks = list(calls)
+    what = operation_words(sequence, calls[ranks[0]])
+    queued = [rank for rank, operation in calls.items() if operation.started_ns is None]
+    verb = "had called" if over else "have called"
+    text = f"all ranks {verb} {what}, {words.seconds(longest_ns)} before "
+    text += "the group ended" if over else "they were last seen"
+    text += _last_to_call(group, calls)
+    if queued:
+        text += f"; on {words.ranks(queued)} it waited its turn behind earlier operations"
+    return Finding("stuck", text, group.title, tuple(ranks), sequence)
+
+
+def _ended_on_some(
+    group: GroupOfRanks,
+    sequence: int,
+    calls: dict[int, Operation],
+    waiting: list[int],
+    longest_ns: int,
+    over: bool,
+) -> Finding:
+    what = operation_words(sequence, calls[waiting[0]])
+    be = "was" if over else "is"
+    text = f"{what} {be} open on {words.ranks(waiting)}, for {words.seconds(longest_ns)}"
+    done = [rank for rank in calls if rank not in waiting]
+    if done:
+        text += f", and has ended on {words.ranks(done)}"
+    text += _last_to_call(group, calls)
+    return Finding("stuck", text, group.title, tuple(waiting), sequence)
