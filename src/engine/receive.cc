@@ -15,6 +15,10 @@
 
 namespace ciuic::engine {
 
+// Messages of one peer in a pass: one that sends without end must not keep this rank from its other
+// peers, nor deadlines from passing.
+static constexpr int kTakenAtOnce = 256;
+
 static void release(Group& group, int peer, Chunk* chunk) {
   if (chunk->staged) {
     group.staging->give_back(const_cast<std::byte*>(chunk->data), chunk->bytes);
@@ -308,13 +312,13 @@ static void take(Group& group, int peer, const transport::Arrival& arrival) {
 
 bool drain(Group& group, int peer) {
   Peer& from = group.peers[peer];
-  bool any = false;
+  int taken = 0;
   transport::Arrival arrival;
-  while (group.status.ok() && from.link->receive(&arrival)) {
-    any = true;
+  while (taken < kTakenAtOnce && group.status.ok() && from.link->receive(&arrival)) {
+    ++taken;
     take(group, peer, arrival);
   }
-  return any;
+  return taken > 0;
 }
 
 void adopt_early(Group& group, Operation& operation) {
