@@ -20,6 +20,7 @@
 
 #include "drivers/openssl/hmac.h"
 #include "drivers/posix/process.h"
+#include "security/in_openssl.h"
 
 namespace ciuic::security {
 
@@ -45,10 +46,21 @@ enum class Handshake::Stage : uint8_t {
 
 Result<std::string> make_secret() { return posix::random_bytes(kSecretBytes); }
 
+static Result<openssl::Functions> start_libcrypto() {
+  Result<openssl::Functions> functions = openssl::open_libcrypto();
+  if (!functions.ok()) return functions;
+  functions->init_crypto(openssl::kInitAddAllDigests, nullptr);
+  InOpenssl::guard_exit();
+  return functions;
+}
+
 Result<std::string> hmac_sha256(const std::string& key, const std::string& message) {
-  // The library's functions, looked up once in a process; nothing of them changes.
-  static const Result<openssl::Functions> functions = openssl::open_libcrypto();
+  // The library's functions, looked up once in a process; nothing of them changes. Never destroyed:
+  // a thread may be here while the process leaves.
+  static const auto& functions = *new Result<openssl::Functions>(start_libcrypto());
   if (!functions.ok()) return functions.status();
+  const InOpenssl inside;
+  if (!inside.allowed()) return process_exits();
   return openssl::hmac_sha256(*functions, key, message);
 }
 

@@ -3,14 +3,12 @@
 
 #include "security/tls_context.h"
 
-#include <pthread.h>
-#include <sched.h>
-
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include "security/in_openssl.h"
 
 namespace ciuic::security {
 
@@ -24,27 +22,8 @@ static constexpr unsigned char kCipherCode[] = {0x13, 0x01};
 // One key a connection, so the name says nothing.
 static constexpr unsigned char kPskIdentity[] = {'c', 'i', 'u', 'i', 'c'};
 
-namespace {
-
-std::atomic<int> threads_inside{0};
-std::atomic<bool> process_exits{false};
-
-void wait_for_threads() {
-  process_exits.store(true);
-  while (threads_inside.load() != 0) sched_yield();  // each is in one call on at most 16 KiB
-}
-
 // The callbacks get an Ssl alone, and there is one OpenSSL in a process but for tests with fakes.
-std::atomic<const SslFunctions*> callback_functions{nullptr};
-
-}  // namespace
-
-InOpenssl::InOpenssl() {
-  threads_inside.fetch_add(1);
-  allowed_ = !process_exits.load();
-}
-
-InOpenssl::~InOpenssl() { threads_inside.fetch_sub(1); }
+static std::atomic<const SslFunctions*> callback_functions{nullptr};
 
 // ---- the key ----
 
@@ -164,15 +143,12 @@ static Result<const TlsContext*> open_once() {
   if (!functions.ok()) return functions.status();
   Result<std::unique_ptr<TlsContext>> context = TlsContext::create(*functions);
   if (!context.ok()) return context.status();
-  // A child has only the thread that forked it, which was in no function of OpenSSL.
-  pthread_atfork(nullptr, nullptr, [] { threads_inside.store(0); });
-  // After OpenSSL has registered its handler, and so run before it.
-  std::atexit(wait_for_threads);
+  InOpenssl::guard_exit();
   return context->release();
 }
 
 Result<const TlsContext*> TlsContext::instance() {
-  static const Result<const TlsContext*> context = open_once();
+  static const auto& context = *new Result<const TlsContext*>(open_once());  // never destroyed
   return context;
 }
 

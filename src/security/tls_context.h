@@ -47,19 +47,4 @@ class TlsContext {
   openssl::BioMethod* method_ = nullptr;
 };
 
-// Held while in a function of OpenSSL. OpenSSL frees what it needs in an exit handler, while other
-// threads may still be in it: the process's exit waits for those, and later calls are refused.
-class InOpenssl {
- public:
-  InOpenssl();
-  ~InOpenssl();
-  InOpenssl(const InOpenssl&) = delete;
-  InOpenssl& operator=(const InOpenssl&) = delete;
-
-  bool allowed() const { return allowed_; }
-
- private:
-  bool allowed_;
-};
-
 }  // namespace ciuic::security

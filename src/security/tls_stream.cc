@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/fork.h"
+#include "security/in_openssl.h"
 #include "security/tls_context.h"
 
 namespace ciuic::security {
@@ -33,9 +35,8 @@ struct TlsStream::State {
   Status failed;  // final
   uint64_t records_per_key;
   uint64_t records = 0;  // written under the present key
+  uint32_t made_in = fork_generation();
 };
-
-static Status exiting() { return {StatusCode::kPeerLost, "the process is about to exit"}; }
 
 TlsStream::TlsStream(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
@@ -46,7 +47,7 @@ Result<std::unique_ptr<TlsStream>> TlsStream::create(const TlsOptions& options) 
   Result<const TlsContext*> context = TlsContext::instance();
   if (!context.ok()) return context.status();
   const InOpenssl inside;
-  if (!inside.allowed()) return exiting();
+  if (!inside.allowed()) return process_exits();
   const openssl::SslFunctions& call = (*context)->functions();
   auto state = std::make_unique<State>(*context, options);
   std::memcpy(state->key.data(), options.key.data(), kTlsKeyBytes);
@@ -61,8 +62,10 @@ Result<std::unique_ptr<TlsStream>> TlsStream::create(const TlsOptions& options) 
 
 TlsStream::~TlsStream() {
   const InOpenssl inside;
-  // At the process's exit OpenSSL may be gone already; so will be its memory.
-  if (inside.allowed()) state_->context->functions().ssl_free(state_->ssl);
+  // At the process's exit OpenSSL may be gone already; so will be its memory. And another thread
+  // may have held a lock of OpenSSL's when a child was forked.
+  const bool frees = inside.allowed() && state_->made_in == fork_generation();
+  if (frees) state_->context->functions().ssl_free(state_->ssl);
   volatile unsigned char* key = state_->key.data();
   for (size_t i = 0; i < kTlsKeyBytes; ++i) key[i] = 0;
 }
@@ -112,7 +115,7 @@ Result<bool> TlsStream::shake_hands() {
   if (!state.failed.ok()) return state.failed;
   if (state.established) return true;
   const InOpenssl inside;
-  if (!inside.allowed()) return exiting();
+  if (!inside.allowed()) return process_exits();
   const openssl::SslFunctions& call = state.context->functions();
   call.err_clear_error();
   const int done = call.do_handshake(state.ssl);
@@ -135,7 +138,7 @@ Result<size_t> TlsStream::read(std::span<std::byte> out) {
   CIUIC_ASSERT(state.established);
   if (out.empty()) return size_t{0};
   const InOpenssl inside;
-  if (!inside.allowed()) return exiting();
+  if (!inside.allowed()) return process_exits();
   const openssl::SslFunctions& call = state.context->functions();
   call.err_clear_error();
   size_t count = 0;
@@ -152,7 +155,7 @@ Result<bool> TlsStream::write(std::span<const std::byte> data) {
   if (data.empty()) return true;
   if (!state.wire.can_write()) return false;
   const InOpenssl inside;
-  if (!inside.allowed()) return exiting();
+  if (!inside.allowed()) return process_exits();
   const openssl::SslFunctions& call = state.context->functions();
   call.err_clear_error();
   if (++state.records > state.records_per_key) {

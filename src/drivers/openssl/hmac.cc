@@ -20,11 +20,14 @@ Result<Functions> open_libcrypto(const std::string& name) {
   void* library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return unavailable(name, ::dlerror());
   Functions functions;
+  functions.init_crypto =
+      reinterpret_cast<decltype(functions.init_crypto)>(::dlsym(library, "OPENSSL_init_crypto"));
   functions.sha256 = reinterpret_cast<decltype(functions.sha256)>(::dlsym(library, "EVP_sha256"));
   functions.hmac = reinterpret_cast<decltype(functions.hmac)>(::dlsym(library, "HMAC"));
-  const bool complete = functions.sha256 != nullptr && functions.hmac != nullptr;
+  const bool complete =
+      functions.init_crypto != nullptr && functions.sha256 != nullptr && functions.hmac != nullptr;
   ::dlclose(library);  // RTLD_NODELETE keeps it mapped
-  if (!complete) return unavailable(name, "it has no EVP_sha256 or HMAC");
+  if (!complete) return unavailable(name, "it has no OPENSSL_init_crypto, EVP_sha256 or HMAC");
   return functions;
 }
 

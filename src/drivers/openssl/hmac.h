@@ -2,7 +2,8 @@
 // hmac.h: HMAC-SHA256 by OpenSSL's libcrypto, opened at run time: no part of the library links it.
 #pragma once
 
-#include <memory>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "ciuic/status.h"
@@ -10,9 +11,12 @@
 namespace ciuic::openssl {
 
 inline constexpr size_t kHmacBytes = 32;
+inline constexpr uint64_t kInitAddAllDigests = 8;  // with no option at all nothing is started
 
 // The functions of libcrypto that are used. A test may stand in for any of them.
 struct Functions {
+  // OPENSSL_init_crypto(): starts the library, which then registers its exit handler.
+  int (*init_crypto)(uint64_t options, const void* settings) = nullptr;
   const void* (*sha256)() = nullptr;
   // HMAC(): one call over the EVP digest; null on failure.
   unsigned char* (*hmac)(const void* digest, const void* key, int key_bytes,

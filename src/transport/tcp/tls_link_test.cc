@@ -3,8 +3,14 @@
 // That a link over TLS keeps every other promise is link_test.cc's.
 
 #include <poll.h>
+#include <sys/wait.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <memory>
 #include <span>
+#include <thread>
 
 #include "transport/tcp/tcp_link_fixture.h"
 
@@ -187,6 +193,71 @@ TEST_F(TlsLinkTest, ClosingSaysGoodbyeAndCloseNotify) {
   ASSERT_EQ(came.size(), payload.size() + 2 * wire::kHeaderBytes);
   const auto last = std::as_bytes(std::span(came)).last<wire::kHeaderBytes>();
   EXPECT_EQ(wire::decode(last)->type, wire::MessageType::kGoodbye);
+}
+
+TEST(TlsConnecting, AForkedChildLetsGoInSilence) {
+  auto fabric = std::make_unique<TcpFabric>(2, security::UseTls::kYes);
+  Feeder feeder(&fabric->link(0, 1));
+  Checker checker(&fabric->link(1, 0));
+  const auto exchange = [&](size_t bytes) {
+    return pump_until([&] { fabric->step(); }, [&] { return feeder.send(bytes); }) &&
+           pump_until([&] { fabric->step(); }, [&] { return checker.take(); });
+  };
+  ASSERT_TRUE(exchange(100));
+  const pid_t child = fork();
+  if (child == 0) {
+    fabric.reset();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_TRUE(exchange(5000));
+  checker.release_all();
+  EXPECT_TRUE(fabric->link(1, 0).status().ok());
+}
+
+// Registered before OpenSSL's exit handler, and so run after it.
+std::atomic<bool> lingers{false};
+std::atomic<int> rounds{0};
+const int registered = std::atexit([] {
+  if (!lingers.load()) return;
+  const int now = rounds.load();
+  while (rounds.load() < now + 3) std::this_thread::yield();
+});
+
+// Threads may be at it while a process leaves, when OpenSSL has freed what it needs.
+TEST(TlsExit, AProcessMayLeaveWhileAThreadIsSending) {
+  ASSERT_EQ(registered, 0);
+  for (int round = 0; round < 5; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      auto* moving = new std::promise<void>();
+      std::thread([=] {
+        for (int made = 0;; ++made) {
+          if (made == 3) moving->set_value();
+          TcpFabric fabric(2, security::UseTls::kYes);
+          Feeder feeder(&fabric.link(0, 1));
+          Checker checker(&fabric.link(1, 0));
+          // Once the process leaves, nothing comes any more.
+          for (int step = 0; step < 20'000 && checker.received() < 20; ++step) {
+            fabric.step();
+            feeder.send(60'000);
+            feeder.spoil();
+            while (checker.take()) checker.release_all();
+          }
+          ++rounds;
+        }
+      }).detach();
+      moving->get_future().wait();
+      lingers.store(true);
+      std::exit(7);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 7);
+  }
 }
 
 // A payload is counted when the system has it: what lies encrypted in this process may still be
