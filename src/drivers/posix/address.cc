@@ -13,12 +13,13 @@
 #include <cstring>
 #include <memory>
 
+#include "base/printable.h"
 namespace ciuic::posix {
 
 static Status bad_address(std::string_view text, std::string_view why) {
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("\"{}\" is no address: {} (write 10.0.0.1:4711 or [fd00::1]:4711)",
-                            text.substr(0, 128), why));
+                            printable(text, 128), why));
 }
 
 Result<Address> split_host_port(std::string_view text) {
@@ -78,7 +79,7 @@ static Result<AddrInfo> look_up(const std::string& host, uint16_t port, int flag
   const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (error != 0) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("host \"{}\": {}", host.substr(0, 256), gai_strerror(error)));
+                  fmt::format("host \"{}\": {}", printable(host, 256), gai_strerror(error)));
   }
   return AddrInfo(list, &freeaddrinfo);
 }
@@ -93,7 +94,7 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port) {
   }
   if (found.empty()) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("host \"{}\" has no IPv4 or IPv6 address", host));
+                  fmt::format("host \"{}\" has no IPv4 or IPv6 address", printable(host, 256)));
   }
   return found;
 }
@@ -121,7 +122,9 @@ Result<Address> from_socket_address(const sockaddr* address) {
     std::string host = text;
     char name[IF_NAMESIZE] = {};
     if (v6->sin6_scope_id != 0) {
-      const bool named = if_indextoname(v6->sin6_scope_id, name) != nullptr;
+      // The resolver takes names of interfaces back for link-local addresses alone.
+      const bool named = IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) &&
+                         if_indextoname(v6->sin6_scope_id, name) != nullptr;
       host += "%" + (named ? std::string(name) : std::to_string(v6->sin6_scope_id));
     }
     return Address{std::move(host), ntohs(v6->sin6_port)};

@@ -94,12 +94,14 @@ bool Poller::poll(int64_t timeout_ms) {
   if (count <= 0) return false;
   std::lock_guard lock(state_->mutex);
   for (int i = 0; i < count; ++i) {
-    if (events[i].data.u64 == kDoorbell) {
+    const uint64_t key =
+        events[i].data.u64;  // a copy: epoll_event is packed, its fields misaligned
+    if (key == kDoorbell) {
       uint64_t rings = 0;
       [[maybe_unused]] const ssize_t got = ::read(state_->doorbell.get(), &rings, sizeof rings);
       continue;
     }
-    const auto entry = state_->ready_of.find(events[i].data.u64);
+    const auto entry = state_->ready_of.find(key);
     if (entry == state_->ready_of.end()) continue;
     entry->second->fetch_or(bits_of(events[i].events), std::memory_order_acq_rel);
   }

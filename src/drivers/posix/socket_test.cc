@@ -29,6 +29,17 @@ TEST(Address, ParsesBothFamilies) {
   EXPECT_TRUE(Address::parse("[::]:1")->is_any());
 }
 
+TEST(Address, ReadsItsOwnScopesBack) {
+  // Interface 1 is the loopback one; its name stands for its number where an address is link-local.
+  for (const char* text : {"[fe80::1%1]:9", "[ff02::1%1]:9", "[::617%1]:9", "[fd00::1%1]:9"}) {
+    const Result<Address> address = Address::parse(text);
+    ASSERT_TRUE(address.ok()) << text;
+    const Result<Address> again = Address::parse(address->format());
+    ASSERT_TRUE(again.ok()) << address->format() << ": " << again.status().message();
+    EXPECT_EQ(*again, *address);
+  }
+}
+
 TEST(Address, RefusesEverythingElse) {
   for (const char* text :
        {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:8x",
