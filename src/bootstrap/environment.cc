@@ -7,6 +7,7 @@
 
 #include <charconv>
 
+#include "base/printable.h"
 namespace ciuic::bootstrap {
 
 // A launcher is recognised by `rank`, `size` and `sign`; the rest may be missing.
@@ -39,7 +40,7 @@ static Result<int> number_of(const Variables& variables, const char* name) {
   const auto [rest, error] = std::from_chars(text->data(), end, value);
   if (error != std::errc{} || rest != end || value < 0) {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{}={} is no number from 0 up", name, text->substr(0, 64)));
+                  fmt::format("{}={} is no number from 0 up", name, printable(*text, 64)));
   }
   return value;
 }

@@ -88,7 +88,8 @@ std::vector<posix::Address> reachable(const std::string& machine_id,
   return all;
 }
 
-static std::string printable(const std::string& name) {
+// A group's name as a part of a key: letters, digits, '-' and '.', the rest as numbers.
+static std::string part_of_key(const std::string& name) {
   std::string text;
   for (const char c : name.substr(0, 128)) {
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
@@ -98,7 +99,7 @@ static std::string printable(const std::string& name) {
 }
 
 MeetingPlace::MeetingPlace(Store* store, const std::string& group_name)
-    : store_(store), prefix_("ciuic/" + printable(group_name)) {}
+    : store_(store), prefix_("ciuic/" + part_of_key(group_name)) {}
 
 std::string MeetingPlace::key(const char* what, uint32_t epoch) const {
   return fmt::format("{}/{}/{}", prefix_, what, epoch);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/config.h"
+#include "base/printable.h"
 #include "bootstrap/file_store.h"
 #include "bootstrap/tcp_store.h"
 #include "ciuic/store.h"
@@ -42,7 +43,7 @@ Result<std::unique_ptr<Store>> open_store(const std::string& url, int64_t timeou
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("\"{}\" names no store; the forms are file:///directory and "
                             "tcp://host:port",
-                            url.substr(0, 256)));
+                            printable(url, 256)));
 }
 
 }  // namespace ciuic

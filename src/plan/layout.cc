@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/assert.h"
+#include "base/printable.h"
 
 namespace ciuic::plan {
 
@@ -84,7 +85,7 @@ Result<Layout> Layout::parse(std::string_view text) {
   return Status(StatusCode::kInvalidArgument,
                 fmt::format("layout '{}' is not understood: write 5 (one host of five ranks), "
                             "4x2 (four hosts of two), 3+2, or the host of each rank, 0,1,0,1",
-                            text.substr(0, 80)));
+                            printable(text, 80)));
 }
 
 int Layout::smallest_host() const {

@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "base/printable.h"
 #include "plan/validate.h"
 
 namespace ciuic::plan {
@@ -70,7 +71,8 @@ class Fields {
     for (const auto& item : json_.items()) {
       bool is_known = false;
       for (const char* name : known) is_known |= item.key() == name;
-      if (!is_known) return wrong(where_, fmt::format("unknown field '{:.40}'", item.key()));
+      if (!is_known)
+        return wrong(where_, fmt::format("unknown field '{}'", printable(item.key(), 40)));
     }
     return {};
   }
@@ -297,7 +299,7 @@ Result<PlanFile> plan_file_from_json(std::string_view text) {
   std::string name;
   CIUIC_RETURN_IF_ERROR(fields.take("operation", &name));
   const std::optional<Operation> operation = operation_named(name);
-  if (!operation) return wrong("file", fmt::format("no operation '{:.40}'", name));
+  if (!operation) return wrong("file", fmt::format("no operation '{}'", printable(name, 40)));
   file.operation = *operation;
   CIUIC_RETURN_IF_ERROR(fields.take("layout", &name));
   Result<Layout> layout = Layout::parse(name);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/printable.h"
 #include "ciuic/dtype.h"
 #include "ciuic/plan.h"
 #include "plan/registry.h"
@@ -48,7 +49,7 @@ Status read_operation(const PlanQuery& query, Question* question) {
     for (int number = 0; number < plan::kOperations; ++number) {
       known.push_back(name_of(static_cast<Operation>(number)));
     }
-    return invalid(fmt::format("no operation '{:.40}'; there are {}", query.operation,
+    return invalid(fmt::format("no operation '{}'; there are {}", printable(query.operation, 40),
                                fmt::join(known, ", ")));
   }
   question->call.operation = *operation;
@@ -69,11 +70,12 @@ Status read_layout(const PlanQuery& query, Question* question) {
   }
   const int size = question->layout.size();
   if (size > kMostRanks) {
-    return invalid(fmt::format("layout {:.40} has more than {} ranks", query.layout, kMostRanks));
+    return invalid(
+        fmt::format("layout {} has more than {} ranks", printable(query.layout, 40), kMostRanks));
   }
   if (query.ranks != 0 && size != query.ranks) {
-    return invalid(
-        fmt::format("layout {:.40} has {} ranks, not {}", query.layout, size, query.ranks));
+    return invalid(fmt::format("layout {} has {} ranks, not {}", printable(query.layout, 40), size,
+                               query.ranks));
   }
   if (query.rank < -1 || query.rank >= size) {
     return invalid(fmt::format("rank {} is outside the {} ranks", query.rank, size));
@@ -92,8 +94,8 @@ Status read_data(const PlanQuery& query, Question* question) {
     for (int number = 0; number < kDataTypes; ++number) {
       known.push_back(name_of(static_cast<DataType>(number)));
     }
-    return invalid(
-        fmt::format("no dtype '{:.40}'; there are {}", query.dtype, fmt::join(known, ", ")));
+    return invalid(fmt::format("no dtype '{}'; there are {}", printable(query.dtype, 40),
+                               fmt::join(known, ", ")));
   }
   const std::optional<ReduceOp> op = reduce_op_named(query.op);
   if (!op) {
@@ -101,7 +103,8 @@ Status read_data(const PlanQuery& query, Question* question) {
     for (int number = 0; number < kReduceOps; ++number) {
       known.push_back(name_of(static_cast<ReduceOp>(number)));
     }
-    return invalid(fmt::format("no op '{:.40}'; there are {}", query.op, fmt::join(known, ", ")));
+    return invalid(
+        fmt::format("no op '{}'; there are {}", printable(query.op, 40), fmt::join(known, ", ")));
   }
   tuner::Call& call = question->call;
   const bool reduces =
@@ -129,9 +132,9 @@ Status read_algorithm(const PlanQuery& query, Question* question) {
     for (const Algorithm fitting : plan::algorithms_for(call.operation)) {
       if (fits(call.operation, fitting, question->layout)) known.push_back(name_of(fitting));
     }
-    return invalid(fmt::format("{} has no algorithm '{:.40}' on layout {:.40}; it has {}",
-                               query.operation, query.algorithm, question->layout.text(),
-                               fmt::join(known, ", ")));
+    return invalid(fmt::format("{} has no algorithm '{}' on layout {:.40}; it has {}",
+                               query.operation, printable(query.algorithm, 40),
+                               question->layout.text(), fmt::join(known, ", ")));
   }
   question->chosen = *algorithm == question->choice.algorithm;
   question->choice.algorithm = *algorithm;

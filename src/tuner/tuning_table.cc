@@ -9,6 +9,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "base/printable.h"
 namespace ciuic::tuner {
 
 namespace {
@@ -79,7 +80,7 @@ Result<TuningTable> TuningTable::parse(std::string_view text) {
     if (!take_line(&text, &line)) return wrong(fmt::format("{} is missing", field.name));
     const std::string_view name = line.substr(0, line.find(' '));
     if (name != field.name) {
-      return wrong(fmt::format("expected {}, not '{}'", field.name, name.substr(0, 80)));
+      return wrong(fmt::format("expected {}, not '{}'", field.name, printable(name, 80)));
     }
     const char* end = line.data() + line.size();
     int64_t& value = table.*field.value;
