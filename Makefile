@@ -26,6 +26,7 @@ help:
 	@echo 'make demo     trains a small DeepSeek model, over ciuic and over gloo'
 	@echo 'make check    lint, C++ unit tests, quick Python tests'
 	@echo 'make test     all tests, with sanitizers and packaging'
+	@echo 'make fuzz     fuzzes every parser of bytes from outside, for SECONDS=10 each'
 	@echo 'make nightly  and the long ones'
 	@echo 'make format   formats all code;  make lint: complains only'
 	@echo 'make clean    removes what was built;  make distclean: and .venv'
@@ -78,19 +79,36 @@ tsan: system
 	TSAN_OPTIONS=second_deadlock_stack=1 $(plain_addresses) \
 	  $(ctest) build/tsan -R '^($(subst $(eval ) ,|,$(tsan_tests)))$$'
 
+# For SECONDS each; `make fuzz-corpus` makes the kept corpus anew of what it finds meanwhile.
+SECONDS ?= 10
+fuzz_flags := -DCMAKE_CXX_COMPILER=clang++-19 -DCIUIC_FUZZ=ON \
+  -DCIUIC_TESTS=OFF -DCIUIC_BENCH=OFF -DCIUIC_EXAMPLES=OFF
+
+.PHONY: fuzz fuzz-corpus fuzz-build
+fuzz-build: system
+	$(configure) -B build/fuzz $(fuzz_flags)
+	cmake --build build/fuzz -j $(JOBS) --target fuzz_targets
+
+fuzz: fuzz-build
+	python3 fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS)
+
+fuzz-corpus: fuzz-build
+	python3 fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) --collect
+
 # ---- together ----
 
 .PHONY: check test nightly
 check: lint unit
 	$(bin)/pytest -q -m 'not slow and not nightly'
 
-test: lint unit asan tsan
+test: lint unit asan tsan fuzz
 	$(bin)/python tools/check_docs.py --run
 	$(bin)/pytest -m 'not nightly'
 
 nightly: test
 	build/release/src/ciuic_sim --seeds 100000
 	build/release/src/ciuic_sim --seeds 100 --ranks 32..200
+	python3 fuzz/run.py --seconds 120 --jobs $(JOBS)
 	$(bin)/pytest -m nightly
 
 .PHONY: clean distclean

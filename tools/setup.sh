@@ -16,6 +16,7 @@ packages=(
   libfmt-dev libhwy-dev nlohmann-json3-dev   # linked or compiled in
   libgtest-dev libgmock-dev libbenchmark-dev # C++ tests and micro-benchmarks
   python3 python3-dev python3-venv           # the package
+  clang-19 libclang-rt-19-dev                # fuzzing
   openssl                                    # its libcrypto is opened at run time
   iproute2 procps                            # hosts in network namespaces, looking at processes
   ca-certificates

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// pmi_fuzz.cc: a launcher that answers the lines of PMI with anything.
+
+#include <sys/socket.h>
+
+#include "bootstrap/pmi_store.h"
+#include "input.h"
+#include "sockets.h"
+
+using namespace ciuic;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  fuzz::Input input(data, size);
+  const std::string value(input.text());
+  fuzz::SocketPair sockets = fuzz::socket_pair();
+  // All answers lie there beforehand, and then comes the end: nothing is waited for.
+  fuzz::say(sockets.theirs, input.rest());
+  ::shutdown(sockets.theirs.get(), SHUT_WR);
+  const TimeNs deadline = deadline_after(now_ns(), 10'000);
+  const auto session = bootstrap::PmiSession::open(sockets.ours.get(), deadline);
+  fuzz::require_text(session.status());
+  if (!session.ok()) return 0;
+  for (int round = 0; round < 3; ++round) {
+    const bool leads = round == 1;
+    const Result<std::string> met = (*session)->broadcast(leads ? &value : nullptr, deadline);
+    fuzz::require_text(met.status());
+    if (!met.ok()) {
+      fuzz::require(!(*session)->broadcast(nullptr, deadline).ok(), "a broken session stays so");
+      break;
+    }
+    if (leads) fuzz::require(*met == value, "the leader keeps its value");
+    fuzz::require(met->size() <= 64 * 1024, "a bounded value");
+  }
+  return 0;
+}
