@@ -97,12 +97,54 @@ class CiuicContext:
             timeout_ms,
             buffer_size,
         )
+        self._adopt()
+        if number == 0 and self.rank == 0 and self.world_size > 1:
+            _announce(self)
+
+    def _adopt(self) -> None:
         self.rank: int = self._native.rank
         self.world_size: int = self._native.size
         self._pid = os.getpid()
         _open_contexts.add(self)
-        if number == 0 and self.rank == 0 and self.world_size > 1:
-            _announce(self)
+
+    @property
+    def error(self) -> CiuicError | None:
+        """The error with which the group has ended; ``None`` while it has not."""
+        try:
+            self._native.check()
+        except CiuicError as error:
+            return error
+        return None
+
+    def abort(self, reason: str = "") -> None:
+        """End the group on every rank, from any thread, also while others wait.
+
+        Operations that have not ended raise :class:`ciuic.AbortedError` with ``reason``, as does
+        every later one. Does not wait. Without effect where the group has ended already.
+        """
+        self._native.abort(reason)
+
+    def shrink(self, timeout_s: float | None = None) -> CiuicContext:
+        """A new context of those ranks that are not gone, in their old order.
+
+        For use after an error such as :class:`ciuic.PeerLostError`. Every survivor calls it. The
+        old context ends where it has not, and is still to be closed. Needs neither the store nor
+        rank 0.
+
+        Args:
+            timeout_s: Seconds until all survivors have called it; ``None``: the context's.
+
+        Raises:
+            ciuic.TimeoutError: Names ranks that neither called it nor are known to be gone: nobody
+                is left out for being late.
+            ciuic.PeerLostError: The others have given this rank up.
+            ciuic.ClosedError: The context is closed, or belongs to the parent of this process.
+        """
+        shrunk = CiuicContext.__new__(CiuicContext)
+        shrunk.timeout_s = self.timeout_s
+        shrunk._native = self._native.shrink(-1 if timeout_s is None else milliseconds(timeout_s))
+        shrunk._adopt()
+        return shrunk
 
     @property
     def backend(self) -> str:
@@ -131,7 +173,7 @@ class CiuicContext:
         """End what is in flight with :class:`ciuic.AbortedError` and take no more. May be repeated.
 
         It does not wait for the peers; call :meth:`barrier` before it where they still need this
-        rank.
+        rank. Raises the error with which the group has ended, where no call has raised it yet.
         """
         if self._pid == os.getpid():
             self._native.close()
@@ -145,7 +187,10 @@ class CiuicContext:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        if exception is None:
+            return self.close()
+        with contextlib.suppress(CiuicError):  # it must not hide what is being raised
+            self.close()
 
     def __repr__(self) -> str:
         return f"<CiuicContext rank {self.rank} of {self.world_size}>"

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,7 @@ class PyCommunicator {
   }
 
   Communicator& get() { return *communicator_; }
+  const std::shared_ptr<Communicator>& shared() const { return communicator_; }
 
   // Calls one operation and waits for its end.
   template <typename Call>
@@ -93,7 +95,7 @@ class PyCommunicator {
 // A join under way. It runs on a thread of its own, so that Ctrl-C ends the wait for it; then the
 // join is left to end by its time-out, and what it made is dropped there.
 struct Join {
-  CommunicatorOptions options;
+  std::function<Result<std::unique_ptr<Communicator>>()> make;
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   std::mutex mutex;
   std::condition_variable ended;
@@ -101,8 +103,8 @@ struct Join {
 };
 
 void run_join(const std::shared_ptr<Join>& join) {
-  Result<std::unique_ptr<Communicator>> result = Communicator::create(join->options);
-  join->options.store.reset();
+  Result<std::unique_ptr<Communicator>> result = join->make();
+  join->make = nullptr;  // lets go of the store
   const std::lock_guard lock(join->mutex);
   join->result.emplace(std::move(result));
   join->ended.notify_one();
@@ -125,15 +127,7 @@ bool ends_soon(Join& join) {
   return join.ended.wait_for(lock, 10 * kSignalCheck, [&] { return join.result.has_value(); });
 }
 
-PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
-                       int64_t timeout_ms, size_t buffer_size) {
-  const auto join = std::make_shared<Join>();
-  join->options.rank = rank;
-  join->options.size = size;
-  join->options.store = store_from(store, join->abandoned);
-  join->options.group_name = group_name;
-  join->options.timeout_ms = timeout_ms;
-  join->options.buffer_size = buffer_size;
+PyCommunicator* finish_join(const std::shared_ptr<Join>& join) {
   bool ended = false;
   {
     const nb::gil_scoped_release no_gil;
@@ -149,6 +143,45 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
   if (!ended) throw nb::python_error();
   raise_unless_ok(join->result->status());
   return new PyCommunicator(std::move(**join->result));  // Python's, by take_ownership
+}
+
+PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
+                       int64_t timeout_ms, size_t buffer_size) {
+  const auto join = std::make_shared<Join>();
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.store = store_from(store, join->abandoned);
+  options.group_name = group_name;
+  options.timeout_ms = timeout_ms;
+  options.buffer_size = buffer_size;
+  join->make = [options = std::move(options)] { return Communicator::create(options); };
+  return finish_join(join);
+}
+
+PyCommunicator* shrink(PyCommunicator& self, int64_t timeout_ms) {
+  const auto join = std::make_shared<Join>();
+  join->make = [communicator = self.shared(), timeout_ms] {
+    return communicator->shrink(timeout_ms);
+  };
+  return finish_join(join);
+}
+
+void abort(PyCommunicator& self, const std::string& reason) {
+  Status status = [&] {
+    const nb::gil_scoped_release no_gil;
+    return self.get().abort(reason);
+  }();
+  raise_unless_ok(status);
+}
+
+// Raises the error with which the group has ended.
+void check(PyCommunicator& self) {
+  Status status = [&] {
+    const nb::gil_scoped_release no_gil;
+    return self.get().status();
+  }();
+  raise_unless_ok(status);
 }
 
 nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
@@ -235,6 +268,9 @@ void bind_communicator(nb::module_& module) {
            nb::arg("wait_follows") = false)
       .def("barrier", &barrier, nb::arg("timeout_ms"), nb::arg("keep").none())
       .def("close", &close)
+      .def("abort", &abort, nb::arg("reason"))
+      .def("shrink", &shrink, nb::arg("timeout_ms"), nb::rv_policy::take_ownership)
+      .def("check", &check)
       .def("memory_usage", &memory_usage)
       .def("describe", [](PyCommunicator& self) { return self.get().describe(); });
 

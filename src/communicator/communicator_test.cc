@@ -378,7 +378,7 @@ TEST(Shrink, WhoDoesNotComeIsNamed) {
   Ranks ranks = join_all(3);
   const std::vector<Status> statuses = on_all(3, [&](int rank) {
     if (rank == 1) return Status();
-    return ranks[static_cast<size_t>(rank)]->shrink(/*timeout_ms=*/700).status();
+    return ranks[static_cast<size_t>(rank)]->shrink(/*timeout_ms=*/3000).status();
   });
   EXPECT_EQ(statuses[0].code(), StatusCode::kTimeout);
   EXPECT_EQ(statuses[2].code(), StatusCode::kTimeout);

@@ -20,7 +20,7 @@ struct Settings {
   TimeNs warn_after = 10'000'000'000;    // and before the answer is logged
   TimeNs answer_within = 500'000'000;    // what the hub allows for answers
   TimeNs decide_within = 2'000'000'000;  // what a rank allows the hub for a decision
-  TimeNs orphan_after = 1'000'000'000;   // what operations may still take where the hub is lost
+  TimeNs orphan_after = 500'000'000;     // what operations may still take where the hub is lost
 
   int size() const { return static_cast<int>(names.size()); }
 

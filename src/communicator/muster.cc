@@ -16,6 +16,7 @@ Muster::Muster(Doors* doors, int rank, std::vector<bool> gone, TimeNs now, TimeN
       called_(gone_.size(), false),
       probe_at_(std::min(deadline, now + kProbeAfter)),
       deadline_(deadline),
+      lead_deadline_(deadline - std::min<TimeNs>((deadline - now) / 4, kFollowersWait)),
       next_(probe_at_) {
   gone_[static_cast<size_t>(rank)] = false;
 }
@@ -36,8 +37,9 @@ bool Muster::step(TimeNs now) {
     leads = leads && gone_[rank];
   }
   if (leads ? lead(now) : follow()) return true;
-  next_ = now < probe_at_ ? probe_at_ : deadline_;
-  if (now < deadline_) return false;
+  const TimeNs deadline = leads ? lead_deadline_ : deadline_;
+  next_ = now < probe_at_ ? probe_at_ : deadline;
+  if (now < deadline) return false;
   std::string missing;
   for (size_t rank = 0; rank < gone_.size(); ++rank) {
     const int number = static_cast<int>(rank);

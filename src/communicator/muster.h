@@ -56,6 +56,7 @@ class Muster {
 
  private:
   static constexpr TimeNs kProbeAfter = 200'000'000;
+  static constexpr TimeNs kFollowersWait = 500'000'000;
 
   bool lead(TimeNs now);
   bool follow();
@@ -67,6 +68,7 @@ class Muster {
   std::vector<bool> called_;
   TimeNs probe_at_;
   TimeNs deadline_;
+  TimeNs lead_deadline_;  // a little before: those who follow are still there to be seen
   TimeNs next_;
   bool ended_ = false;
   Status status_;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// mismatch_test.cc: one rank calls otherwise than the rest, in each way, for each operation, on
+// each transport. Every rank ends with the same error, which names the ranks and their calls.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "bootstrap/memory_store.h"
+#include "ciuic/communicator.h"
+
+namespace ciuic::fault {
+namespace {
+
+constexpr int kSize = 3;
+
+struct Call {
+  std::string operation;
+  int64_t count = 16;
+  DataType dtype = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 1;
+};
+
+Status run(Communicator& communicator, const Call& call) {
+  const auto bytes = static_cast<size_t>(call.count) * size_of(call.dtype);
+  std::vector<std::byte> input(bytes);
+  std::vector<std::byte> output(bytes * kSize);
+  const MutableBuffer in{input.data(), call.count, call.dtype, {}};
+  const MutableBuffer out{output.data(), call.count, call.dtype, {}};
+  Result<Work> work = Status(StatusCode::kInvalidArgument, "no operation " + call.operation);
+  if (call.operation == "all_reduce") work = communicator.all_reduce(in, out, call.op);
+  if (call.operation == "reduce") work = communicator.reduce(in, out, call.op, call.root);
+  if (call.operation == "broadcast") work = communicator.broadcast(in, call.root);
+  if (call.operation == "all_gather") {
+    work = communicator.all_gather(in, {output.data(), call.count * kSize, call.dtype, {}});
+  }
+  if (call.operation == "barrier") work = communicator.barrier();
+  return work.ok() ? work->wait() : work.status();
+}
+
+// What differs, operation, transport, the rank that calls otherwise, count.
+using Case = std::tuple<std::string, std::string, std::string, int, int64_t>;
+
+bool makes_sense(const Case& of) {
+  const auto& [what, operation, transport, rank, count] = of;
+  const bool reduces = operation == "all_reduce" || operation == "reduce";
+  const bool rooted = operation == "reduce" || operation == "broadcast";
+  if (operation == "barrier") return (what == "operation" || what == "order") && count == 16;
+  return (what != "op" || reduces) && (what != "root" || rooted);
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const char* what : {"operation", "dtype", "count", "op", "root", "order"}) {
+    for (const char* operation : {"all_reduce", "reduce", "broadcast", "all_gather", "barrier"}) {
+      for (const char* transport : {"shm", "tcp"}) {
+        for (int rank : {0, 2}) {
+          for (int64_t count : {16, 100'000}) {
+            const Case of{what, operation, transport, rank, count};
+            if (makes_sense(of)) all.push_back(of);
+          }
+        }
+      }
+    }
+  }
+  return all;
+}
+
+// Three calls: the first two are alike on all ranks but in their order, where that differs.
+std::vector<Call> calls_of(const Case& of, bool differs) {
+  const auto& [what, operation, transport, rank, count] = of;
+  Call call{.operation = operation, .count = count};
+  const Call other{.operation = operation == "barrier" ? "all_reduce" : "barrier"};
+  if (!differs) return {call, other, other};
+  if (what == "order") return {other, call, other};
+  if (what == "operation") call.operation = other.operation;
+  if (what == "dtype") call.dtype = DataType::kInt32;
+  if (what == "count") ++call.count;
+  if (what == "op") call.op = ReduceOp::kMax;
+  if (what == "root") call.root = 0;
+  return {call, other, other};
+}
+
+class Mismatches : public testing::TestWithParam<Case> {};
+
+TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
+  const int deviant = std::get<3>(GetParam());
+  ::setenv("CIUIC_TRANSPORT", std::get<2>(GetParam()).c_str(), 1);
+  auto store = std::make_shared<bootstrap::MemoryStore>();
+  std::vector<Status> ends(kSize);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kSize; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options;
+      options.rank = rank;
+      options.size = kSize;
+      options.store = store;
+      options.timeout_ms = 8'000;
+      auto communicator = Communicator::create(options);
+      Status status = communicator.status();
+      for (const Call& call : calls_of(GetParam(), rank == deviant)) {
+        if (status.ok()) status = run(**communicator, call);
+      }
+      // Whose own calls ended well hears of it at the next.
+      while (status.ok()) status = run(**communicator, {.operation = "barrier"});
+      ends[static_cast<size_t>(rank)] = status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Status& end : ends) {
+    EXPECT_EQ(end.code(), StatusCode::kMismatch) << end.message();
+    EXPECT_EQ(end.message(), ends[0].message());
+  }
+  const std::string& text = ends[0].message();
+  EXPECT_NE(text.find("rank " + std::to_string(deviant) + " called"), std::string::npos) << text;
+  const size_t first = text.find(" called ");
+  EXPECT_NE(text.find(" called ", first + 1), std::string::npos) << "one call alone: " << text;
+}
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  const auto& [what, operation, transport, rank, count] = info.param;
+  return what + "_" + operation + "_" + transport + "_" + std::to_string(rank) + "_" +
+         std::to_string(count);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Mismatches, testing::ValuesIn(cases()), name_of_case);
+
+}  // namespace
+}  // namespace ciuic::fault
