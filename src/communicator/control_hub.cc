@@ -32,7 +32,7 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
   Member& member = members_[rank];
   member.heard_at = now;
   switch (message.kind) {
-    case MessageKind::kAlive: member.next = message.next; break;
+    case MessageKind::kAlive: break;
     case MessageKind::kCause:
       if (decided_ || cause_) break;
       cause_ = message;
@@ -52,11 +52,9 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
       ask(message.sequence, now);
       break;
     case MessageKind::kCalled:
-      member.next = message.next;
       if (inquiry_ && inquiry_->sequence == message.sequence) inquiry_->answers[rank] = message;
       break;
     case MessageKind::kLeave:
-      member.next = message.next;
       member.gone = member.in_good_order = true;
       tell_all({.kind = MessageKind::kGone,
                 .status = {StatusCode::kPeerLost,
@@ -166,13 +164,12 @@ std::string Hub::differing_calls() const {
       inquiry_->sequence, text);
 }
 
-// A rank that is gone, and that the operation has had no part from; -1: none.
+// A rank that is gone, and that another still needs in the operation; -1: none. Who was gone after
+// its part keeps nobody waiting.
 int Hub::lost_rank() const {
-  for (size_t rank = 0; rank < members_.size(); ++rank) {
-    const Member& member = members_[rank];
-    if (!member.gone) continue;
-    if (member.in_good_order && wire::before(inquiry_->sequence, member.next)) continue;
-    return static_cast<int>(rank);
+  for (const auto& answer : inquiry_->answers) {
+    if (!answer || answer->about < 0 || answer->about >= settings_.size()) continue;
+    if (members_[static_cast<size_t>(answer->about)].gone) return answer->about;
   }
   return -1;
 }
@@ -191,10 +188,17 @@ std::string Hub::missing_ranks(TimeNs now) const {
     }
   }
   if (late.empty()) return text;
-  const uint32_t at = inquiry_->answers[late[0]]->next;
-  text += fmt::format("{}{} {} not called it{}", text.empty() ? "" : "; ", ranks_text(late),
-                      late.size() == 1 ? "has" : "have",
-                      late.size() == 1 ? fmt::format(" (its next call is operation {})", at) : "");
+  text += fmt::format("{}{} {} not called it", text.empty() ? "" : "; ", ranks_text(late),
+                      late.size() == 1 ? "has" : "have");
+  // The others may only wait for the one that is furthest behind.
+  const auto next = [this](int rank) { return inquiry_->answers[rank]->next; };
+  const int last = *std::min_element(late.begin(), late.end(),
+                                     [&](int a, int b) { return wire::before(next(a), next(b)); });
+  text += late.size() == 1 ? fmt::format(" (its next call is operation {})", next(last))
+                           : fmt::format(
+                                 "; rank {} is furthest behind: its next call is "
+                                 "operation {}",
+                                 last, next(last));
   return text;
 }
 
@@ -221,7 +225,8 @@ void Hub::conclude(TimeNs now) {
   } else if (cause_ && cause_->is_late) {
     int silent = -1;
     for (int rank = settings_.size() - 1; rank > 0; --rank) {
-      if (!inquiry_->answers[rank] && is_silent(rank, now)) silent = rank;
+      if (members_[rank].gone || inquiry_->answers[rank]) continue;
+      if (is_silent(rank, now)) silent = rank;
     }
     if (silent >= 0) {
       const Status why = about_silence(silent, now);

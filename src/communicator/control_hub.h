@@ -37,7 +37,6 @@ class Hub {
     TimeNs heard_at = 0;
     bool gone = false;  // or left
     bool in_good_order = false;
-    uint32_t next = 0;  // number of its next call, as last heard
   };
 
   // One question to all ranks that can answer.

@@ -6,7 +6,8 @@
 //     kAlive     it is there; every heartbeat
 //     kCause     status, about, sequence, operation: it has halted
 //     kLate      sequence: it has waited long for this operation
-//     kCalled    sequence, the call: answers kAsk; no operation: not called, or long ago
+//     kCalled    sequence, the call: answers kAsk; no operation: not called, or long ago; about: a
+//                rank that is gone, and that the operation still needs here
 //     kLeave     it closes in good order
 //   the hub to a rank
 //     kAlive     it is there; every heartbeat

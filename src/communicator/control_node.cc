@@ -83,7 +83,7 @@ TimeNs Node::next_step() const {
   if (data_path_ == nullptr) return next;
   next = std::min(next, beat_at_);
   if (cause_ && !ended_) next = std::min(next, cause_at_ + settings_.decide_within);
-  if (!hub_status_.ok() && !ended_) next = std::min(next, hub_lost_at_ + settings_.orphan_after);
+  if (!ended_) next = std::min(next, orphans_at_);
   return next;
 }
 
@@ -139,7 +139,12 @@ void Node::take(const Message& message, TimeNs now) {
 void Node::answer(uint32_t sequence) {
   if (data_path_ == nullptr) return;
   const engine::CallRecord record = data_path_->call_record(sequence);
+  int needed = -1;
+  for (int rank = 0; rank < settings_.size() && needed < 0; ++rank) {
+    if (gone_[rank] && data_path_->needs(sequence, rank)) needed = rank;
+  }
   say({.kind = MessageKind::kCalled,
+       .about = needed,
        .sequence = sequence,
        .next = data_path_->progress_of_group().next,
        .fingerprint = record.fingerprint,
@@ -172,9 +177,13 @@ void Node::look_at_hub(TimeNs now) {
     gone_[0] = true;
     return end(of_silent_hub(now));
   }
-  if (hub_status_.ok() || now < hub_lost_at_ + settings_.orphan_after) return;
-  // What could still finish without rank 0 has had its time.
-  if (data_path_->progress_of_group().waits_since != kNever) end(hub_status_);
+  if (hub_status_.ok()) return;
+  // What can still finish without rank 0 has its time, from its call on.
+  const TimeNs waits_since = data_path_->progress_of_group().waits_since;
+  orphans_at_ = kNever;
+  if (waits_since == kNever) return;
+  orphans_at_ = std::max(hub_lost_at_, waits_since) + settings_.orphan_after;
+  if (now >= orphans_at_) end(hub_status_);
 }
 
 void Node::look_at_cause(TimeNs now) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "communicator/control_messages.h"
@@ -77,6 +78,9 @@ class FakeDataPath final : public engine::DataPath {
             .has_ended = !ended.ok(),
             .waits_since = waits_since};
   }
+  bool needs(uint32_t sequence, int rank) override {
+    return sequence == lowest && needed.contains(rank);
+  }
 
   void call(const char* operation, uint32_t fingerprint, TimeNs now) {
     calls.push_back({.operation = operation,
@@ -96,6 +100,7 @@ class FakeDataPath final : public engine::DataPath {
   std::vector<engine::CallRecord> calls;
   uint32_t lowest = 0;
   TimeNs waits_since = kNever;
+  std::set<int> needed;  // by the operation under way
 };
 
 class ControlPlane : public testing::Test {
@@ -245,8 +250,21 @@ TEST_F(ControlPlane, AnOperationThatNeedsADeadRankEndsThoughNoLinkTells) {
   kill(3);
   run(2 * kMs);
   paths_[1]->call("all_reduce", 1, now_);
+  paths_[2]->call("all_reduce", 1, now_);
+  paths_[2]->needed = {3};
   run(2000 * kMs);
   expect_all(StatusCode::kPeerLost, "rank 3 (host a) is gone", {3});
+}
+
+TEST_F(ControlPlane, ADeadRankThatHasDoneItsPartIsNoLoss) {
+  make(4);
+  for (int rank = 0; rank < 3; ++rank) paths_[rank]->call("reduce", 1, now_);
+  kill(3);
+  run(3000 * kMs);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(paths_[rank]->ended.ok());
+  nodes_[1]->report(late(1, 0), now_);
+  run(10 * kMs);
+  expect_all(StatusCode::kTimeout, "late on rank 1", {3});
 }
 
 TEST_F(ControlPlane, TheHubsDeathEndsOperationsAfterAMoment) {
@@ -261,6 +279,32 @@ TEST_F(ControlPlane, TheHubsDeathEndsOperationsAfterAMoment) {
   EXPECT_EQ(paths_[1]->ended.code(), StatusCode::kPeerLost);
   EXPECT_NE(paths_[1]->ended.message().find("rank 0 (host a) is gone"), std::string::npos);
   EXPECT_TRUE(paths_[2]->ended.ok());
+}
+
+TEST_F(ControlPlane, AnOperationThatIsCalledAfterTheHubsDeathHasItsMoment) {
+  make(3);
+  kill(0);
+  run(5000 * kMs);
+  EXPECT_GT(nodes_[1]->next_step(), now_ - kMs) << "there is nothing to do";
+  paths_[1]->call("broadcast", 1, now_);
+  run(500 * kMs);
+  EXPECT_TRUE(paths_[1]->ended.ok());
+  run(2000 * kMs);
+  EXPECT_EQ(paths_[1]->ended.code(), StatusCode::kPeerLost);
+}
+
+TEST_F(ControlPlane, NonsenseEndsNothing) {
+  make(3);
+  run(2 * kMs);
+  for (MessageKind kind : {MessageKind::kAlive, MessageKind::kLate, MessageKind::kCalled,
+                           MessageKind::kAsk, MessageKind::kMissing}) {
+    const Message nonsense{
+        .kind = kind, .about = 77, .flag = true, .sequence = 1'000'000, .text = "nonsense"};
+    lines_[1]->send(0, nonsense);
+    lines_[0]->send(2, nonsense);
+  }
+  run(3000 * kMs);
+  for (const auto& path : paths_) EXPECT_TRUE(path->ended.ok()) << path->ended.message();
 }
 
 TEST_F(ControlPlane, ASilentHubDelaysAnErrorButDoesNotPreventIt) {
@@ -288,8 +332,16 @@ TEST_F(ControlPlane, ARankThatHasLeftIsNoLoss) {
   EXPECT_TRUE(paths_[0]->ended.ok());
   EXPECT_TRUE(paths_[1]->ended.ok());
   ASSERT_EQ(paths_[1]->gone.size(), 1u) << "the end of its line says nothing new";
-  // But who has not called an operation, and has left, will never do so.
+  nodes_[1]->report(late(1, 0), now_);
+  run(10 * kMs);
+  expect_all(StatusCode::kTimeout, "late on rank 1", {2});
+}
+
+TEST_F(ControlPlane, ARankThatHasLeftIsNamedByAnOperationThatNeedsIt) {
+  make(3);
+  nodes_[2]->leave(now_);
   paths_[0]->call("all_reduce", 1, now_);
+  paths_[0]->needed = {2};
   run(3000 * kMs);
   expect_all(StatusCode::kPeerLost, "rank 2 (host a) closed its communicator", {2});
 }

@@ -24,6 +24,10 @@ class DataPath {
 
   virtual CallRecord call_record(uint32_t sequence) = 0;
   virtual GroupProgress progress_of_group() = 0;
+
+  // Whether the operation, which is under way here, still has to hear from the rank, or to send to
+  // it. What has arrived from it counts as heard.
+  virtual bool needs(uint32_t sequence, int rank) = 0;
 };
 
 }  // namespace ciuic::engine

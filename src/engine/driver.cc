@@ -27,6 +27,9 @@ static constexpr uint32_t kLooksPerPoll = 64;
 // Passes for which a spinning thread keeps the lock before it looks whether others want it.
 static constexpr uint32_t kPassesPerTurn = 256;
 
+// Steps that the control plane's question waits for, at most.
+static constexpr int kStepsBeforeAnswer = 16;
+
 Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
   auto poller = posix::Poller::create();
   if (!poller.ok()) return poller.status();
@@ -117,6 +120,19 @@ CallRecord Driver::call_record(const Group* group, uint32_t sequence) {
 GroupProgress Driver::progress(const Group* group) {
   Lock lock = lock_engine();
   return engine_.progress(group);
+}
+
+bool Driver::needs(const Group* group, uint32_t sequence, int peer) {
+  Lock lock = lock_engine();
+  look();
+  const TimeNs now = now_ns();
+  // What has come, and nobody has looked at, counts.
+  for (int i = 0; i < kStepsBeforeAnswer && step(now); ++i) {
+  }
+  settle(now);
+  const bool needed = engine_.needs(group, sequence, peer);
+  leave();
+  return needed;
 }
 
 void Driver::hand_on_causes() {

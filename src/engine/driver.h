@@ -63,6 +63,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   Status group_status(const Group* group);
   CallRecord call_record(const Group* group, uint32_t sequence);
   GroupProgress progress(const Group* group);
+  bool needs(const Group* group, uint32_t sequence, int peer);
 
   // `wait_follows`: the caller is about to wait, so that nobody else need be woken.
   // Several requests are parts of one Work.

@@ -225,7 +225,7 @@ void check_links(Group& group) {
 
 // A peer may go, with a goodbye or without, once it has done its part in an operation: others may
 // still be at it. `check_gone` ends the group where an operation needs more of the peer.
-static bool needs(const Group& group, const Operation& operation, int peer) {
+bool needs(const Group& group, const Operation& operation, int peer) {
   const auto& streams = operation.request.plan->streams;
   for (int s = operation.program->first_stream[peer]; s >= 0;
        s = operation.program->next_stream[s]) {

@@ -193,6 +193,12 @@ GroupProgress Engine::progress(const Group* group) const {
   return progress;
 }
 
+bool Engine::needs(const Group* group, uint32_t sequence, int peer) const {
+  const Operation* operation = group->find(sequence);
+  if (operation == nullptr || group->peers[static_cast<size_t>(peer)].link == nullptr) return false;
+  return engine::needs(*group, *operation, peer);
+}
+
 size_t Engine::link_bytes(const Group* group) const {
   size_t bytes = 0;
   for (const Peer& peer : group->peers) {

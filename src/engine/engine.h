@@ -115,6 +115,9 @@ class Engine {
   CallRecord call_record(const Group* group, uint32_t sequence) const;
   GroupProgress progress(const Group* group) const;
 
+  // Whether the operation is under way and needs more of the peer.
+  bool needs(const Group* group, uint32_t sequence, int peer) const;
+
   // Numbers the operation and starts it, or queues it. Never fails: an error is on the Work. The
   // caller gets one reference. `driver` is who a waiting caller turns to; the simulator has none.
   WorkState* submit(Group* group, Request request, TimeNs now,

@@ -177,5 +177,6 @@ void end_group(Group& group, Status status);
 void check_deadlines(Group& group, TimeNs now);
 void check_links(Group& group);
 void check_gone(Group& group, int peer);
+bool needs(const Group& group, const Operation& operation, int peer);  // more of the peer
 
 }  // namespace ciuic::engine

@@ -113,6 +113,11 @@ engine::GroupProgress NativeBackend::progress_of_group() {
   return driver_->progress(group_);
 }
 
+bool NativeBackend::needs(uint32_t sequence, int rank) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return group_ != nullptr && driver_->needs(group_, sequence, rank);
+}
+
 Status NativeBackend::close() {
   std::lock_guard<std::mutex> lock(mutex_);
   return group_ == nullptr ? Status() : driver_->remove_group(std::exchange(group_, nullptr));

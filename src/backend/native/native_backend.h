@@ -36,6 +36,7 @@ class NativeBackend final : public Backend {
   void mark_gone(int rank, const Status& why) override;
   engine::CallRecord call_record(uint32_t sequence) override;
   engine::GroupProgress progress_of_group() override;
+  bool needs(uint32_t sequence, int rank) override;
   size_t staging_bytes() override;
   size_t link_bytes() override;
 
