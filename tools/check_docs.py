@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the documents: links lead to a file and a heading, named files are there, commands run.
 
-``check_docs.py`` checks links, paths in `code`, and that no page is empty. With ``--run`` it also
+``check_docs.py`` checks links, paths in `code`, tests named as `path::name`, and that no page is
+empty. With ``--run`` it also
 runs, in the root of the tree, every ``sh`` block that follows a line ``<!-- tested -->``, or
 ``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes right after a tested
 one, each of its lines must appear in what was printed, in order, with ``...`` for any text.
@@ -24,6 +25,7 @@ DEFAULT_SECONDS = 60
 _FENCE = re.compile(r"^(`{3,})([\w+-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(\s*<?([^()\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 _NAMED_FILE = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:h|cc|py|pyi|sh|md|cmake|txt))`")
+_NAMED_TEST = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:cc|py))::([\w./]+)`")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$", re.MULTILINE)
 _TESTED = re.compile(r"<!--\s*tested(?::\s*(\d+))?\s*-->\s*\Z")
 _EMPTY = re.compile(r"\b(?:TBD|TODO|coming soon)\b", re.IGNORECASE)
@@ -74,6 +76,11 @@ def check_page(page: Path, text: str, root: Path) -> Iterator[str]:
         starts = (page.parent, root, root / "src", root / "include")
         if not any((start / match.group(1)).exists() for start in starts):
             yield f"{page}:{_line_of(text, match.start())}: {match.group(1)} is not there"
+    for match in _NAMED_TEST.finditer(_without_blocks(text)):
+        path, name = match.groups()
+        source = (root / path).read_text("utf-8") if (root / path).exists() else ""
+        if not all(re.search(rf"\b{word}\b", source) for word in re.split(r"[./]", name)):
+            yield f"{page}:{_line_of(text, match.start())}: there is no test {path}::{name}"
     prose = _prose(text)
     if not prose.strip() or _EMPTY.search(prose):
         yield f"{page}:1: is empty, or says that something is still to be written"
