@@ -22,7 +22,7 @@ class Hosts:
         self.names = [f"ciuic-{word}-a", f"ciuic-{word}-b"]
         subnet = os.getpid() % 250
         self.addresses = [f"10.231.{subnet}.1", f"10.231.{subnet}.2"]
-        cables = [f"cu{word}a"[:15], f"cu{word}b"[:15]]
+        cables = self.cables = [f"cu{word}a"[:15], f"cu{word}b"[:15]]
         for name in self.names:
             self._ip("netns", "add", name)
             self._ip("-n", name, "link", "set", "lo", "up")
@@ -38,6 +38,10 @@ class Hosts:
     def inside(self, host: int) -> list[str]:
         """What to put before a command."""
         return ["ip", "netns", "exec", self.names[host]]
+
+    def pull_cable(self) -> None:
+        """From here on nothing passes, and nobody is told."""
+        self._ip("-n", self.names[0], "link", "set", self.cables[0], "down")
 
     def remove(self) -> None:
         for name in self.names:
@@ -60,17 +64,16 @@ def hosts() -> Iterator[Hosts]:
     made.remove()
 
 
-@pytest.mark.slow
-def test_two_hosts_of_two(hosts: Hosts, processes) -> None:
+def start_two_hosts_of_two(hosts: Hosts, processes, program: str, timeout_s: float):
     server = processes.start(
         "store_server.py", hosts.addresses[0], variables={}, prefix=hosts.inside(0)
     )
     assert server.stdout is not None
     url, secret = server.stdout.readline().split()
-    ranks = [
+    return [
         processes.start(
-            "join.py",
-            json.dumps({"timeout_s": 60}),
+            program,
+            json.dumps({"timeout_s": timeout_s}),
             variables={
                 "CIUIC_STORE": url,
                 "CIUIC_SECRET": secret,
@@ -82,6 +85,11 @@ def test_two_hosts_of_two(hosts: Hosts, processes) -> None:
         )
         for rank in range(4)
     ]
+
+
+@pytest.mark.slow
+def test_two_hosts_of_two(hosts: Hosts, processes) -> None:
+    ranks = start_two_hosts_of_two(hosts, processes, "join.py", timeout_s=60)
     outputs = [rank.communicate(timeout=240)[0] for rank in ranks]
     for rank, output in enumerate(outputs):
         lines = output.strip().splitlines()
@@ -90,3 +98,19 @@ def test_two_hosts_of_two(hosts: Hosts, processes) -> None:
         assert described["hosts"] == 2
         assert described["layout"] in ("2+2", "2x2")
         assert sorted(described["transports"]) == ["shm", "tcp"]
+
+
+@pytest.mark.slow
+def test_a_pulled_cable_loses_the_other_host(hosts: Hosts, processes) -> None:
+    """No connection ends, so that only silence tells."""
+    ranks = start_two_hosts_of_two(hosts, processes, "until_error.py", timeout_s=6)
+    for rank in ranks:
+        while (line := rank.stdout.readline()) != "looping\n":
+            assert line, "it has ended"
+    hosts.pull_cable()
+    for rank, process in enumerate(ranks):
+        last = process.communicate(timeout=240)[0].strip().splitlines()[-1]
+        others = ("rank 2 (", "rank 3 (") if rank < 2 else ("rank 0 (",)
+        assert last.startswith("PeerLostError: "), last
+        assert any(other in last for other in others), last
+        assert "silent" in last, last
