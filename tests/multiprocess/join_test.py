@@ -73,6 +73,26 @@ def test_torchrun(programs, environment) -> None:
     assert "joined 1 2" in result.stdout
 
 
+@pytest.mark.slow
+def test_torchrun_restarts_workers_on_the_same_store(programs, environment) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    result = subprocess.run(
+        [*command, "--max-restarts=2", str(programs / "restarted.py")],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("all good in life 2") == 2, result.stdout
+
+
+def test_closing_and_joining_again(ciuic_run) -> None:
+    result = ciuic_run(2, "rejoined.py")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("all good") == 2
+
+
 def _mpiexec() -> str:
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
