@@ -24,7 +24,8 @@
 
 namespace ciuic::transport {
 
-inline const std::string kTestSecret(32, 's');
+// Never destroyed: a test's threads may outlive main().
+inline const std::string& kTestSecret = *new std::string(32, 's');
 
 inline security::Identity test_identity() {
   security::Identity identity;
