@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "drivers/posix/limits.h"
 #include "drivers/posix/system_status.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -23,8 +24,8 @@ static constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
 // mmap and fallocate fail with ENOMEM, ENOSPC or, at a limit of the process, EFBIG or EAGAIN; for
 // the user all of them are "not so much memory".
 static Status memory_status(const std::string& what, size_t bytes, int error) {
-  return Status(StatusCode::kResource,
-                what + " of " + std::to_string(bytes) + " bytes: " + errno_text(error));
+  return Status(StatusCode::kResource, what + " of " + std::to_string(bytes) +
+                                           " bytes: " + errno_text(error) + "; " + memory_advice());
 }
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
@@ -66,6 +67,10 @@ Result<UniqueFd> create_memfd(const std::string& name, size_t bytes) {
 
 void seal_future_writes(int fd) {
   [[maybe_unused]] const int result = fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+}
+
+void close_on_exec(int fd) {
+  [[maybe_unused]] const int result = fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
 Status check_sealed(int fd, size_t bytes) {

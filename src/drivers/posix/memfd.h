@@ -40,6 +40,9 @@ Result<UniqueFd> create_memfd(const std::string& name, size_t bytes);
 // 5.1 do not know this: they leave it open.
 void seal_future_writes(int fd);
 
+// For a descriptor that came from outside; the library's own are closed on exec from the first.
+void close_on_exec(int fd);
+
 // kMismatch unless it is memory of exactly `bytes` that nobody can shrink or grow: a mapping of it
 // can then be read without the danger of SIGBUS.
 Status check_sealed(int fd, size_t bytes);

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "drivers/posix/limits.h"
+
 namespace ciuic::posix {
 
 std::string errno_text(int error) {
@@ -34,7 +36,10 @@ static StatusCode code_of(int error) {
 }
 
 Status system_status(const std::string& what, int error) {
-  return Status(code_of(error), what + ": " + errno_text(error));
+  std::string text = what + ": " + errno_text(error);
+  if (error == EMFILE) text += "; " + descriptor_advice();
+  if (error == ENOMEM) text += "; " + memory_advice();
+  return Status(code_of(error), text);
 }
 
 }  // namespace ciuic::posix

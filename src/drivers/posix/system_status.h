@@ -12,7 +12,8 @@ namespace ciuic::posix {
 std::string errno_text(int error);
 
 // kResource for what ran out or is in use, kPermission for what is not allowed, else kSystem.
-// `what` says what was tried; `error` is an errno.
+// `what` says what was tried; `error` is an errno. What meets a limit of descriptors or memory is
+// told with its numbers.
 Status system_status(const std::string& what, int error);
 
 }  // namespace ciuic::posix
