@@ -3,11 +3,16 @@
 
 #include "memory/staging_pool.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <new>
+#include <utility>
 
 #include "base/assert.h"
+#include "drivers/posix/limits.h"
 
 namespace ciuic::memory {
 namespace {
@@ -29,11 +34,9 @@ StagingPool::~StagingPool() { trim(); }
 std::byte* StagingPool::take(size_t bytes) {
   const int size_class = class_of(bytes);
   CIUIC_ASSERT(size_class < kClasses);
-  std::vector<std::byte*>& chunks = free_[size_class];
-  if (!chunks.empty()) {
-    std::byte* chunk = chunks.back();
-    chunks.pop_back();
-    return chunk;
+  if (Free* chunk = free_[size_class]; chunk != nullptr) {
+    free_[size_class] = chunk->next;
+    return reinterpret_cast<std::byte*>(chunk);
   }
   auto* chunk = static_cast<std::byte*>(std::aligned_alloc(kLine, bytes_of(size_class)));
   if (chunk == nullptr) return nullptr;
@@ -43,17 +46,27 @@ std::byte* StagingPool::take(size_t bytes) {
   return chunk;
 }
 
+Status StagingPool::no_memory(size_t bytes) const {
+  return Status(StatusCode::kResource,
+                fmt::format("no memory for {} bytes of staging, beside {} that are held "
+                            "(buffer_size {}): {}",
+                            bytes_of(class_of(bytes)), held(), limit_, posix::memory_advice()));
+}
+
 void StagingPool::give_back(std::byte* chunk, size_t bytes) {
   CIUIC_ASSERT(chunk != nullptr);
-  free_[class_of(bytes)].push_back(chunk);
+  Free*& first = free_[class_of(bytes)];
+  first = new (chunk) Free{first};
 }
 
 void StagingPool::trim() {
   for (int size_class = 0; size_class < kClasses; ++size_class) {
-    std::vector<std::byte*>& chunks = free_[size_class];
-    for (std::byte* chunk : chunks) std::free(chunk);
-    held_.store(held() - chunks.size() * bytes_of(size_class), std::memory_order_relaxed);
-    chunks.clear();
+    size_t freed = 0;
+    while (free_[size_class] != nullptr) {
+      std::free(std::exchange(free_[size_class], free_[size_class]->next));
+      freed += bytes_of(size_class);
+    }
+    held_.store(held() - freed, std::memory_order_relaxed);
   }
 }
 

@@ -8,7 +8,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <vector>
+
+#include "ciuic/status.h"
 
 namespace ciuic::memory {
 
@@ -21,9 +22,12 @@ class StagingPool {
   StagingPool(const StagingPool&) = delete;
   StagingPool& operator=(const StagingPool&) = delete;
 
-  // 64-byte aligned, at least `bytes` long. Null only where the system has no memory left.
+  // 64-byte aligned, at least `bytes` long. Null only where the system has no memory left; then
+  // no_memory() is the error, kResource with the numbers.
   std::byte* take(size_t bytes);
-  void give_back(std::byte* chunk, size_t bytes);  // the size that was asked for
+  Status no_memory(size_t bytes) const;
+
+  void give_back(std::byte* chunk, size_t bytes);  // the size that was asked for; takes no memory
 
   // Frees the chunks that nobody uses.
   void trim();
@@ -33,12 +37,17 @@ class StagingPool {
   size_t peak() const { return peak_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr int kClasses = 32;
+  static constexpr int kClasses = 64;
+
+  // At the beginning of each free chunk.
+  struct Free {
+    Free* next;
+  };
 
   size_t limit_;
   std::atomic<size_t> held_{0};
   std::atomic<size_t> peak_{0};
-  std::array<std::vector<std::byte*>, kClasses> free_;
+  std::array<Free*, kClasses> free_{};
 };
 
 }  // namespace ciuic::memory

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,23 @@ TEST(StagingPool, TrimLeavesWhatIsInUse) {
   EXPECT_EQ(pool.held(), 128u);
   std::memset(used, 1, 100);
   pool.give_back(used, 100);
+}
+
+TEST(StagingPool, SaysHowMuchMemoryIsMissing) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the sanitizer refuses the size by itself";
+#endif
+  StagingPool pool(1 << 20);
+  std::byte* held = pool.take(1000);
+  const size_t too_much = size_t{1} << 60;
+  EXPECT_EQ(pool.take(too_much), nullptr);
+  EXPECT_EQ(pool.held(), 1024u);
+  const Status status = pool.no_memory(too_much);
+  EXPECT_EQ(status.code(), StatusCode::kResource);
+  for (const char* text : {"1152921504606846976 bytes", "beside 1024", "buffer_size 1048576"}) {
+    EXPECT_NE(status.message().find(text), std::string::npos) << status.message();
+  }
+  pool.give_back(held, 1000);
 }
 
 // No chunk is handed out twice at once, and the account follows, whatever the order.
