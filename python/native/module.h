@@ -40,8 +40,8 @@ inline void raise_unless_ok(const Status& status) {
 // (KeyboardInterrupt) is set in this thread. Takes the GIL itself.
 bool interrupted();
 
-// Waits for the operation to end, without the GIL. Where a signal handler raises, closes the
-// communicator, waits for the end that this brings, and sets `was_interrupted`.
+// Waits for the operation to end, without the GIL. Where a signal handler raises, ends the group on
+// every rank, waits for the end that this brings, and sets `was_interrupted`.
 Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& communicator,
                           bool* was_interrupted);
 

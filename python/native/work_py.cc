@@ -77,7 +77,7 @@ Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& commu
     if (work.done()) return work.status();
     if (!interrupted()) continue;
     *was_interrupted = true;
-    if (communicator != nullptr) (void)communicator->close();
+    if (communicator != nullptr) (void)communicator->abort("it was interrupted by a signal");
     return work.wait();  // no one may write to the caller's arrays once this returns
   }
 }
