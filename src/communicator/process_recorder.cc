@@ -99,6 +99,7 @@ static bool is_alive(uint64_t pid) {
 // The launcher's memory, unless another process of this rank's writes to it.
 static bool adopt(int64_t fd, size_t bytes, Kept* kept) {
   if (fd < 0 || !posix::check_sealed(static_cast<int>(fd), bytes).ok()) return false;
+  posix::close_on_exec(static_cast<int>(fd));  // it is for this process, not for what it starts
   auto mapping = posix::Mapping::map(static_cast<int>(fd), bytes, /*writable=*/true);
   if (!mapping.ok()) return false;
   auto* header = reinterpret_cast<trace::Header*>(mapping->data());
