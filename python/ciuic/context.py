@@ -155,7 +155,8 @@ class CiuicContext:
         """What is in force: backend, ranks, hosts, layout, transports, interface, store, settings.
 
         ``store_is_private`` tells whether the job's secret came from a place that others cannot
-        read; ``not_shm`` why peers of this host are not reached by shared memory.
+        read; ``not_shm`` why peers of this host are not reached by shared memory; ``strangers``
+        how many connections to this rank were turned away during the join, as they proved nothing.
         """
         import json
 

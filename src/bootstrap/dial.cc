@@ -9,19 +9,26 @@
 
 namespace ciuic::bootstrap {
 
+static constexpr int64_t kLeastPauseMs = 10;
+static constexpr int64_t kMostPauseMs = 250;
+
 Dial::Dial(const std::vector<posix::Address>& addresses, const std::string& secret,
-           const security::Identity& identity, size_t max_frame_bytes) {
+           const security::Identity& identity, size_t max_frame_bytes)
+    : secret_(secret), identity_(identity), max_frame_bytes_(max_frame_bytes) {
   for (const posix::Address& address : addresses) {
-    Attempt attempt;
-    attempt.address = address;
-    Result<Channel> channel = Channel::connect(
-        address, security::Handshake::connecting(secret, identity), max_frame_bytes);
-    if (channel.ok()) {
-      attempt.channel.emplace(std::move(*channel));
-    } else {
-      attempt.status = channel.status();
-    }
-    attempts_.push_back(std::move(attempt));
+    attempts_.emplace_back().address = address;
+    begin(&attempts_.back());
+  }
+}
+
+void Dial::begin(Attempt* attempt) {
+  attempt->again_at = kNever;
+  Result<Channel> channel = Channel::connect(
+      attempt->address, security::Handshake::connecting(secret_, identity_), max_frame_bytes_);
+  if (channel.ok()) {
+    attempt->channel.emplace(std::move(*channel));
+  } else {
+    attempt->status = channel.status();
   }
 }
 
@@ -34,7 +41,9 @@ void Dial::add_to(std::vector<pollfd>* fds) const {
 }
 
 void Dial::progress() {
+  const TimeNs now = now_ns();
   for (Attempt& attempt : attempts_) {
+    if (now >= attempt.again_at) begin(&attempt);
     if (!attempt.channel || attempt.proven()) continue;
     const Status status = attempt.channel->progress();
     if (status.ok()) continue;
@@ -42,6 +51,9 @@ void Dial::progress() {
     if (attempt.proven()) continue;
     attempt.status = status;
     attempt.channel.reset();
+    if (status.code() != StatusCode::kPeerLost || attempt.lost >= most_lost_) continue;
+    const int64_t pause_ms = std::min(kLeastPauseMs * ++attempt.lost, kMostPauseMs);
+    attempt.again_at = deadline_after(now, pause_ms);
   }
 }
 
@@ -51,8 +63,15 @@ bool Dial::any_proven() const {
 }
 
 bool Dial::settled() const {
-  return std::all_of(attempts_.begin(), attempts_.end(),
-                     [](const Attempt& attempt) { return !attempt.channel || attempt.proven(); });
+  return std::all_of(attempts_.begin(), attempts_.end(), [](const Attempt& attempt) {
+    return attempt.proven() || (!attempt.channel && attempt.again_at == kNever);
+  });
+}
+
+TimeNs Dial::next_try() const {
+  TimeNs next = kNever;
+  for (const Attempt& attempt : attempts_) next = std::min(next, attempt.again_at);
+  return next;
 }
 
 Channel Dial::take() {

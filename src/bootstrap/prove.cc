@@ -21,6 +21,7 @@ static constexpr int64_t kOthersMs = 1'000;  // for a host's other addresses, on
 static constexpr int64_t kProofMs = 10'000;  // for one who connects here
 static constexpr size_t kMaxVisitors = 1'024;  // proven ones among them, until they close
 static constexpr size_t kNoFrames = 0;
+static constexpr int kMostTries = 40;  // some seconds, where a host hangs up each time
 
 static security::Identity proof_identity(const Roll& roll, int from, int to) {
   security::Identity identity;
@@ -85,7 +86,7 @@ class Answering final : public Bystander {
 
   void accept_waiting(int listener) {
     const size_t most = security::most_unproven(kMaxVisitors);
-    for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
+    for (size_t taken = 0; taken < security::accepts_at_once(most); ++taken) {
       Result<posix::UniqueFd> fd = posix::accept_from(listener);
       // No descriptor is free, most likely.
       if (!fd.ok() && make_room()) continue;
@@ -135,7 +136,7 @@ static Status dial_all(std::vector<Dialed>* dialed, Answering* answering, TimeNs
       }
       if (now >= host.until) continue;
       over = false;
-      next = std::min(next, host.until);
+      next = std::min({next, host.until, host.dial.next_try()});
       host.dial.add_to(&fds);
     }
     if (over || now >= deadline) return {};
@@ -158,6 +159,7 @@ static Result<std::string> dial_from(const Roll& roll, int rank, const std::vect
          Dial(reachable(mine.machine_id, other.machine_id, other.addresses, other.loopback),
               roll.secret, proof_identity(roll, rank, other.rank), kNoFrames),
          kNever});
+    dialed.back().dial.ask_again(kMostTries);
   }
   CIUIC_RETURN_IF_ERROR(dial_all(&dialed, answering, deadline));
   ByteWriter out;

@@ -52,7 +52,7 @@ bool Reception::make_room() {
 
 void Reception::accept_waiting(int listener) {
   const size_t most = security::most_unproven(kMaxUnproven);
-  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
+  for (size_t taken = 0; taken < security::accepts_at_once(most); ++taken) {
     Result<posix::UniqueFd> fd = posix::accept_from(listener);
     // No descriptor is free, most likely: the connection stays in the queue until one is.
     if (!fd.ok() && make_room()) continue;

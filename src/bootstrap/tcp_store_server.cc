@@ -160,7 +160,7 @@ bool TcpStoreServer::State::make_room() {
 
 void TcpStoreServer::State::accept_waiting() {
   const size_t most = security::most_unproven(kMaxUnproven);
-  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
+  for (size_t taken = 0; taken < security::accepts_at_once(most); ++taken) {
     Result<posix::UniqueFd> fd = posix::accept_from(listener.get());
     // Out of descriptors, most likely: the connection stays in the queue until one is free.
     if (!fd.ok() && make_room()) continue;

@@ -72,13 +72,13 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
       "{{\"backend\":\"native\",\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
       "\"hosts\":{},\"layout\":{},\"transports\":{},\"interface\":{},\"store\":{},"
       "\"store_is_private\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},\"simd\":{},"
-      "\"join_ms\":{:.1f},\"settings\":{}}}",
+      "\"strangers\":{},\"join_ms\":{:.1f},\"settings\":{}}}",
       json_quoted(version()), json_quoted(options.group_name), joined.epoch, rank,
       joined.layout.size(), joined.layout.hosts(), json_quoted(joined.layout.text()),
       list_of(transports), json_quoted(joined.interface_name), json_quoted(joined.store_name),
       joined.store_is_private ? "true" : "false", reasons, options.timeout_ms, options.buffer_size,
-      json_quoted(kernels::simd_target()), static_cast<double>(joined.took_ns) / 1e6,
-      config.to_json());
+      json_quoted(kernels::simd_target()), joined.strangers,
+      static_cast<double>(joined.took_ns) / 1e6, config.to_json());
 }
 
 static Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,

@@ -330,6 +330,8 @@ static Status join_group(Joining* joining, Joined* joined) {
   CIUIC_RETURN_IF_ERROR(make_links(joining, joined));
   joined->group_at_join->roll = roll;
   joined->group_at_join->reachable = joining->reachable;
+  joined->strangers =
+      joining->assembly->strangers() + static_cast<uint64_t>(joining->local.strangers);
   joined->channels = joining->assembly->take_channels();
   return {};
 }

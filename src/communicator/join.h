@@ -47,7 +47,8 @@ struct Joined {
   std::string interface_name;          // of the addresses that other machines are given
   std::string store_name;              // empty: one rank, no store
   bool store_is_private = true;
-  int local_cores = 1;  // that the ranks of this host may use, together
+  uint64_t strangers = 0;  // connections to this rank that proved nothing, and were turned away
+  int local_cores = 1;     // that the ranks of this host may use, together
   TimeNs took_ns = 0;
 };
 

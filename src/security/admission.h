@@ -5,16 +5,20 @@
 // descriptors nor its time, and give way to those who begin to prove that they know the secret.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 namespace ciuic::security {
 
-// So many are taken from a listener's queue in one pass; between passes those who are in are
-// served, however fast others come.
-inline constexpr int kAcceptsAtOnce = 64;
-
 // How many may be held: `most`, or a quarter of the descriptors that this process may open.
 size_t most_unproven(size_t most);
+
+// So many of those are taken from a listener's queue in one pass. Between passes those who are in
+// are served, however fast others come; and who came in one is heard before the next can push it
+// out.
+constexpr size_t accepts_at_once(size_t most_unproven) {
+  return std::clamp<size_t>(most_unproven / 16, 1, 64);  // of each of a few listeners
+}
 
 // Who goes first where there is no more room: of those who have proven nothing the oldest that has
 // not even said hello, else the oldest; the end where there is none. `room` has the oldest first;

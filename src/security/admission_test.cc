@@ -45,5 +45,12 @@ TEST(Admission, LeavesMostDescriptorsToTheProcess) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
+TEST(Admission, APassTakesFewerThanThereIsRoomFor) {
+  for (const size_t most : {size_t{4}, size_t{16}, size_t{64}, size_t{1024}}) {
+    EXPECT_GE(accepts_at_once(most), 1U);
+    EXPECT_LE(4 * accepts_at_once(most), most);  // a few listeners take so many each
+  }
+}
+
 }  // namespace
 }  // namespace ciuic::security

@@ -118,7 +118,7 @@ void Pairing::accept_waiting() {
   const size_t most = security::most_unproven(kMaxUnproven);
   security::Identity mine = identity();
   mine.to = options_.rank;
-  for (int taken = 0; taken < security::kAcceptsAtOnce; ++taken) {
+  for (size_t taken = 0; taken < security::accepts_at_once(most); ++taken) {
     Result<posix::UniqueFd> socket = posix::accept_from(options_.listener);
     // No descriptor is free at this moment, most likely.
     if (!socket.ok() && make_room()) continue;
