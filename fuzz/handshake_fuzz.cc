@@ -12,7 +12,7 @@ static const std::string kSecret(32, 's');
 
 static security::Identity identity_of(fuzz::Input* input) {
   security::Identity identity;
-  identity.job = std::string(input->text().substr(0, 64));
+  identity.job = printable(input->text(), 64);
   identity.epoch = input->u8();
   identity.group = input->u8();
   identity.purpose = input->u8();
