@@ -86,8 +86,8 @@ class Node {
   bool hub_left_ = false;
   bool hub_lost_ = false;
   TimeNs hub_lost_at_ = kNever;
-  Status hub_status_;            // once lost without a goodbye
-  TimeNs orphans_at_ = kNever;   // when what still runs without the hub ends, as last looked at
+  Status hub_status_;           // once lost without a goodbye
+  TimeNs orphans_at_ = kNever;  // when what still runs without the hub ends, as last looked at
 
   std::optional<engine::Cause> cause_;
   TimeNs cause_at_ = 0;
