@@ -37,13 +37,19 @@ def environment() -> Callable[..., dict[str, str]]:
     return clean_environment
 
 
-def state_of(pid: int) -> str:
+def _state_of(pid: int) -> str:
     """The kernel's letter: R, S, T (stopped), Z; X where it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]
     except OSError:
         return "X"
+
+
+@pytest.fixture
+def state_of() -> Callable[[int], str]:
+    """:func:`_state_of`."""
+    return _state_of
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def all_end() -> Callable[[str], None]:
         pids = [int(pid) for line in re.findall(r"pids ([\d ]+)", text) for pid in line.split()]
         assert pids
         deadline = time.monotonic() + END_S
-        while left := [pid for pid in pids if state_of(pid) not in "ZX"]:
+        while left := [pid for pid in pids if _state_of(pid) not in "ZX"]:
             assert time.monotonic() < deadline, f"{left} of {pids} live"
             time.sleep(0.05)
 
