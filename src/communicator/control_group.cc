@@ -141,7 +141,6 @@ class Thread : public std::enable_shared_from_this<Thread> {
 
  private:
   void start() {
-    if (thread_.joinable()) thread_.join();  // it has ended by itself, as the last hub did
     running_ = true;
     ++run_;
     // Signals are for the program's own threads: a blocking call there shall be interrupted.
@@ -171,6 +170,7 @@ class Thread : public std::enable_shared_from_this<Thread> {
         std::erase_if(driven_, [](const auto& driven) { return driven->is_over(); });
         if (driven_.empty()) {
           running_ = false;
+          thread_.detach();  // nobody waits for it
           return;
         }
         for (const auto& driven : driven_) {
