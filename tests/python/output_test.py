@@ -82,3 +82,13 @@ def test_victims_are_told_from_culprits() -> None:
     output.feed(1, "stderr", REPORT + b"ciuic.errors.PeerLostError: rank 0\n")
     reports = [output.report(rank) for rank in range(2)]
     assert [report.tells_of_a_victim() for report in reports if report is not None] == [False, True]
+
+
+def test_a_report_without_end_is_bounded() -> None:
+    output, _, err, _ = make()
+    output.feed(0, "stderr", REPORT)
+    assert err.getvalue() == b""
+    for _ in range(2000):
+        output.feed(0, "stderr", b"x" * 999 + b"\n")
+    assert len(err.getvalue()) > 1_000_000
+    assert output.report(0) is None

@@ -20,6 +20,7 @@ _REPORT_STARTS = (b"Traceback (most recent call last):", b"terminate called", b"
 _OF_VICTIMS = (b"PeerLostError", b"AbortedError", b"Connection closed by peer", b"Connection reset")
 
 _LONGEST_LINE = 1 << 16
+_LONGEST_REPORT = 1 << 20  # bytes that are held
 _HOLD_S = 2.0  # a report of a rank that lives on goes out when it was quiet for so long
 
 
@@ -48,6 +49,12 @@ class Report:
         self.began = now
         self.last = now
         self.lines: list[bytes] = []
+        self.size = 0
+
+    def add(self, line: bytes, now: float) -> None:
+        self.last = now
+        self.lines.append(line)
+        self.size += len(line)
 
     def tells_of_a_victim(self) -> bool:
         """Whether another rank's failure is what it reports."""
@@ -122,8 +129,9 @@ class Output:
             if report is None and line.startswith(_REPORT_STARTS):
                 report = self._reports[rank] = Report(self._clock())
             if report is not None:
-                report.last = self._clock()
-                report.lines.append(line)
+                report.add(line, self._clock())
+                if report.size > _LONGEST_REPORT:
+                    self.release(rank)
                 return
         self._write(rank, stream, line)
 
