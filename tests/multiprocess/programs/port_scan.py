@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tries every TCP port of the host given, and prints those that answer; then what each says first.
 
-``open PORT BYTES``: how many bytes it says, unasked and after garbage, before it hangs up or has been
-silent for a while; nobody is at a port yet that is only needed later in a join.
+``open PORT BYTES``: how many bytes it says, unasked and after garbage, before it hangs up or has
+been silent for a while; nobody is at a port yet that is only needed later in a join.
 """
 
 import errno
