@@ -138,3 +138,17 @@ def test_who_did_its_part_may_go(start, state_of, transport: str, way: str) -> N
     text = ranks.finish(1)
     assert "received" in text
     assert "then lost: " in text
+
+
+@pytest.mark.parametrize("way", ["close", "end", "os_exit", "kill"])
+@TRANSPORTS
+def test_gone_before_the_first_use(start, transport: str, way: str) -> None:
+    """Links are connected when first needed; who is gone by then is named, without a time-out."""
+    ranks = start("gone_before_first_use.py", 3, way, CIUIC_TRANSPORT=transport)
+    for rank in (0, 2):
+        ranks.read_until(rank, "joined")
+    assert ranks.each[1].wait(TIMEOUT_S) == (-signal.SIGKILL if way == "kill" else 0)
+    for rank in (0, 2):
+        ranks.tell(rank, "go")
+    for rank in (0, 2):
+        assert "all good" in ranks.finish(rank)
