@@ -42,7 +42,7 @@ std::string dump_name(std::span<const std::byte> snapshot) {
   if (rank < 0 && !trace->groups.empty()) rank = trace->groups.front().rank;
   std::string host = trace->process.host;
   for (char& letter : host) {
-    if (letter == '/' || static_cast<unsigned char>(letter) <= ' ') letter = '_';
+    if (letter == '/' || letter == ' ') letter = '_';
   }
   return fmt::format("rank{}.{}.{}{}", rank < 0 ? "-" : std::to_string(rank), host,
                      trace->process.pid, kDumpSuffix);

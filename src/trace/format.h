@@ -22,6 +22,7 @@ inline constexpr uint32_t kGroups = 64;     // slots
 inline constexpr uint32_t kRecent = 8;      // calls a slot keeps beside the ring
 inline constexpr uint32_t kNames = 48;      // of operations and algorithms
 inline constexpr uint32_t kNameBytes = 32;  // with the zero at the end
+inline constexpr int32_t kMostRanks = 1 << 20;
 inline constexpr uint32_t kLeastEvents = 64;
 inline constexpr uint32_t kMostEvents = 1u << 22;
 
@@ -149,11 +150,15 @@ constexpr uint32_t events_for(uint64_t wanted) {
 
 // A multilinear hash of all words but `check`: odd random multipliers, so that words of two events
 // that got mixed do not agree but once in 2^63.
+constexpr uint64_t check_of(uint64_t stamp, uint64_t ticks, uint64_t count, uint64_t bytes,
+                            uint64_t what, uint64_t which, uint64_t rest) {
+  return stamp * 0x9e3779b97f4a7c15u + ticks * 0xbf58476d1ce4e5b9u + count * 0x94d049bb133111ebu +
+         bytes * 0xd6e8feb86659fd93u + what * 0xc2b2ae3d27d4eb4fu + which * 0xa0761d6478bd642fu +
+         rest * 0xe7037ed1a0b428dbu + 0x8ebc6af09c88c6e3u;
+}
+
 constexpr uint64_t check_of(const uint64_t (&words)[kEventWords]) {
-  return words[0] * 0x9e3779b97f4a7c15u + words[1] * 0xbf58476d1ce4e5b9u +
-         words[2] * 0x94d049bb133111ebu + words[3] * 0xd6e8feb86659fd93u +
-         words[4] * 0xc2b2ae3d27d4eb4fu + words[5] * 0xa0761d6478bd642fu +
-         words[6] * 0xe7037ed1a0b428dbu + 0x8ebc6af09c88c6e3u;
+  return check_of(words[0], words[1], words[2], words[3], words[4], words[5], words[6]);
 }
 
 }  // namespace ciuic::trace

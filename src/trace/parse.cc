@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "base/printable.h"
 #include "ciuic/dtype.h"
 #include "trace/timeline.h"
 
@@ -35,7 +36,7 @@ static T read_at(std::span<const std::byte> bytes, size_t at) {
 
 template <size_t bytes>
 static std::string text_of(const char (&text)[bytes]) {
-  return {text, strnlen(text, bytes)};
+  return printable({text, strnlen(text, bytes)}, bytes);
 }
 
 static Status not_ours(const std::string& why) {
@@ -106,7 +107,7 @@ static Result<Reading> read(std::span<const std::byte> bytes) {
     const auto slot = read_at<GroupSlot>(bytes, kHeaderBytes + i * kGroupBytes);
     const bool is_used = slot.number != 0 && slot.number == slot.number_again &&
                          slot.number <= UINT32_MAX && slot.size > 0 && slot.rank >= 0 &&
-                         slot.rank < slot.size;
+                         slot.rank < slot.size && slot.size <= kMostRanks;
     if (is_used) reading.slots.push_back(slot);
   }
   read_events(bytes, &reading);

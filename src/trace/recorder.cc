@@ -23,13 +23,19 @@ static uint64_t load(const uint64_t* word) {
   return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word)).load(std::memory_order_acquire);
 }
 
-[[gnu::always_inline]] static inline void store_words(Event* to,
-                                                      const uint64_t (&words)[kEventWords]) {
+// One statement a word: a loop over an array would go by way of the stack.
+[[gnu::always_inline]] static inline void store_event(Event* to, uint64_t stamp, uint64_t ticks,
+                                                      const Words& words, uint64_t check) {
   uint64_t* at = reinterpret_cast<uint64_t*>(to);
   store(at, 0);
-#pragma GCC unroll 8
-  for (size_t i = 1; i < kEventWords; ++i) store(at + i, words[i]);
-  store(at, words[0]);
+  store(at + 1, ticks);
+  store(at + 2, words.count);
+  store(at + 3, words.bytes);
+  store(at + 4, words.what);
+  store(at + 5, words.which);
+  store(at + 6, words.rest);
+  store(at + 7, check);
+  store(at, stamp);
 }
 
 // `bytes` is a number of words, like the address.
@@ -101,21 +107,19 @@ Result<std::shared_ptr<Recorder>> Recorder::create(std::span<std::byte> memory,
 
 // Writes an event to the ring, and to `copy` where that is not null; returns its ticks. The words
 // are put together in registers: bytes stored one by one would have to be gathered from memory.
-[[gnu::always_inline]] inline uint64_t Recorder::write(const Words& event, Event* copy) {
+[[gnu::always_inline]] inline uint64_t Recorder::write(Words event, Event* copy) {
   const uint64_t ticks = read_ticks(clock_);
   write_at(ticks, event, copy);
   return ticks;
 }
 
-[[gnu::always_inline]] inline void Recorder::write_at(uint64_t ticks, const Words& event,
-                                                      Event* copy) {
+[[gnu::always_inline]] inline void Recorder::write_at(uint64_t ticks, Words event, Event* copy) {
   const uint64_t index =
       std::atomic_ref<uint64_t>(header_->next).fetch_add(1, std::memory_order_relaxed);
-  uint64_t words[kEventWords] = {index + 1,  ticks,       event.count, event.bytes,
-                                 event.what, event.which, event.rest,  0};
-  words[kEventWords - 1] = check_of(words);
-  store_words(ring_ + (index & mask_), words);
-  if (copy != nullptr) store_words(copy, words);
+  const uint64_t check =
+      check_of(index + 1, ticks, event.count, event.bytes, event.what, event.which, event.rest);
+  store_event(ring_ + (index & mask_), index + 1, ticks, event, check);
+  if (copy != nullptr) store_event(copy, index + 1, ticks, event, check);
   // Readers put times right by these events; some are always in the ring.
   if ((index & clock_mask_) == clock_mask_) [[unlikely]] {
     write_clock();

@@ -56,6 +56,15 @@ struct Call {
 
 class Recorder;
 
+// An event's words but stamp, ticks and check.
+struct Words {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t what = 0;   // kind, operation, algorithm, dtype, op, status, flags
+  uint64_t which = 0;  // group, sequence
+  uint64_t rest = 0;   // root, fingerprint
+};
+
 // What writes the events of one group. One that is default-made, or of a recorder that has no room
 // for the group, writes nothing.
 class GroupRecorder {
@@ -132,17 +141,8 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   friend class GroupRecorder;
 
   explicit Recorder(std::span<std::byte> memory);
-  // An event's words but those that write() fills in.
-  struct Words {
-    uint64_t count = 0;
-    uint64_t bytes = 0;
-    uint64_t what = 0;   // kind, operation, algorithm, dtype, op, status, flags
-    uint64_t which = 0;  // group, sequence
-    uint64_t rest = 0;   // root, fingerprint
-  };
-
-  uint64_t write(const Words& event, Event* copy);
-  void write_at(uint64_t ticks, const Words& event, Event* copy);
+  uint64_t write(Words event, Event* copy);
+  void write_at(uint64_t ticks, Words event, Event* copy);
   void write_clock();
   uint8_t name_index(std::string_view name);
   GroupSlot* take_slot();
