@@ -82,6 +82,11 @@ RoundResult Assembly::collect(const Result<std::string>& mine, TimeNs deadline,
     Result<std::string>& of_rank = given[static_cast<size_t>(rank)];
     if (!of_rank.ok()) {
       result.status = of_rank.status();
+      if (result.status.code() == StatusCode::kResource) {  // what is short there, not here
+        result.status = {StatusCode::kResource,
+                         fmt::format("{}: {}", roll_.cards[static_cast<size_t>(rank)].who(),
+                                     of_rank.status().message())};
+      }
       result.bytes.clear();
       break;
     }

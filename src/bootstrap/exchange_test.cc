@@ -316,12 +316,12 @@ TEST(Exchange, AnErrorInARoundReachesAllRanks) {
   run_threads(4, [&](int rank) {
     Assembly& assembly = **joined[static_cast<size_t>(rank)];
     const Result<std::string> mine =
-        rank == 2 ? Result<std::string>(Status(StatusCode::kResource, "rank 2 has no memory"))
+        rank == 2 ? Result<std::string>(Status(StatusCode::kResource, "no memory"))
                   : Result<std::string>(std::string("fine"));
     const auto all = assembly.gather(mine, deadline_after(now_ns(), 20'000));
     ASSERT_FALSE(all.ok());
     EXPECT_EQ(all.status().code(), StatusCode::kResource);
-    EXPECT_EQ(all.status().message(), "rank 2 has no memory");
+    EXPECT_EQ(all.status().message(), "rank 2 (host here, process 1002): no memory");
     EXPECT_FALSE(assembly.gather(std::string("more"), kNever).ok());
   });
 }

@@ -13,6 +13,7 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "drivers/posix/limits.h"
 #include "drivers/posix/poller.h"
 #include "drivers/posix/unique_fd.h"
 
@@ -116,11 +117,12 @@ class Thread : public std::enable_shared_from_this<Thread> {
   posix::Poller* bell() { return bell_.get(); }
   std::mutex& mutex() { return mutex_; }
 
-  void add(const std::shared_ptr<ControlGroup::Driven>& driven) {
+  Status add(const std::shared_ptr<ControlGroup::Driven>& driven) {
     std::lock_guard<std::mutex> lock(mutex_);
+    if (!running_) CIUIC_RETURN_IF_ERROR(start());
     driven_.push_back(driven);
-    if (!running_) start();
     bell_->ring();
+    return {};
   }
 
   // To be called once the group has left: gives it up where nothing is left to do.
@@ -140,7 +142,7 @@ class Thread : public std::enable_shared_from_this<Thread> {
   }
 
  private:
-  void start() {
+  Status start() {
     running_ = true;
     ++run_;
     // Signals are for the program's own threads: a blocking call there shall be interrupted.
@@ -148,9 +150,15 @@ class Thread : public std::enable_shared_from_this<Thread> {
     sigset_t before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([self = shared_from_this(), run = run_] { self->run(run); });
-    pthread_setname_np(thread_.native_handle(), "ciuic-control");
+    auto made = posix::start_thread([self = shared_from_this(), run = run_] { self->run(run); });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!made.ok()) {
+      running_ = false;
+      return made.status();
+    }
+    thread_ = std::move(*made);
+    pthread_setname_np(thread_.native_handle(), "ciuic-control");
+    return {};
   }
 
   void erase(const ControlGroup::Driven* driven) {
@@ -232,12 +240,12 @@ Status ControlGroup::start(engine::DataPath* data_path) {
   Result<std::shared_ptr<Thread>> thread = Thread::of_process();
   if (!thread.ok()) return thread.status();
   driven_->node.emplace(driven_->settings, &driven_->lines, data_path, now_ns());
-  driven_->thread = *thread;
   {
     std::lock_guard<std::mutex> lock(driven_->inbox_mutex);
     driven_->bell = (*thread)->bell();
   }
-  (*thread)->add(driven_);
+  CIUIC_RETURN_IF_ERROR((*thread)->add(driven_));
+  driven_->thread = *thread;
   return {};
 }
 

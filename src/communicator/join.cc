@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "bootstrap/exchange.h"
 #include "ciuic/version.h"
+#include "drivers/posix/limits.h"
 #include "drivers/posix/socket.h"
 #include "topology/interfaces.h"
 #include "transport/shm/pairing.h"
@@ -306,7 +307,22 @@ static Status make_links(Joining* joining, Joined* joined) {
   return make_tcp_links(joining, joined);
 }
 
+// A connection for each rank at rank 0, and what else a join opens. Shared memory takes two more a
+// peer, which cannot be counted before it is known who is there; running out of them names the
+// limit.
+static Status check_descriptors(const Joining& joining) {
+  const auto size = static_cast<size_t>(joining.meeting.size);
+  const size_t certain = (joining.meeting.rank == 0 ? size : 1) + 16;
+  const size_t room = posix::room_for_descriptors(4 * size + 64);
+  if (room >= certain) return {};
+  return {
+      StatusCode::kResource,
+      fmt::format("joining {} ranks takes {} descriptors on rank {}, and there is room for {}: {}",
+                  size, certain, joining.meeting.rank, room, posix::descriptor_advice())};
+}
+
 static Status join_group(Joining* joining, Joined* joined) {
+  CIUIC_RETURN_IF_ERROR(check_descriptors(*joining));
   CIUIC_RETURN_IF_ERROR(listen(joining));
   CIUIC_RETURN_IF_ERROR(exchange(joining));
   const bootstrap::Roll& roll = joining->assembly->roll();

@@ -7,6 +7,9 @@
 #include <deque>
 #include <mutex>
 
+#include "base/log.h"
+#include "drivers/posix/limits.h"
+
 namespace ciuic::engine {
 
 static constexpr size_t kThreads = 4;
@@ -57,10 +60,14 @@ void Completions::call(std::function<void()> fn) {
   std::lock_guard<std::mutex> lock(queue_->mutex);
   queue_->functions.push_back(std::move(fn));
   if (queue_->idle < queue_->functions.size() && threads_.size() < kThreads) {
-    threads_.emplace_back([queue = queue_] { queue->run(); });
-  } else {
-    queue_->there.notify_one();
+    auto thread = posix::start_thread([queue = queue_] { queue->run(); });
+    if (thread.ok()) {
+      threads_.push_back(std::move(*thread));
+    } else if (threads_.empty()) {  // it is tried again with the next one
+      log_warn("a function given to on_done() waits: {}", thread.status().message());
+    }
   }
+  queue_->there.notify_one();
 }
 
 }  // namespace ciuic::engine

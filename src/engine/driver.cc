@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "drivers/posix/limits.h"
+
 namespace ciuic::engine {
 
 static constexpr int64_t kSpinUs = 200;
@@ -36,7 +38,9 @@ Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
   std::shared_ptr<Driver> driver(new Driver(options, std::move(poller.value())), [](Driver* each) {
     if (!each->is_of_parent()) delete each;
   });
-  driver->background_ = std::thread([raw = driver.get()] { raw->run_background(); });
+  auto background = posix::start_thread([raw = driver.get()] { raw->run_background(); });
+  if (!background.ok()) return background.status();
+  driver->background_ = std::move(*background);
   return driver;
 }
 
@@ -53,7 +57,7 @@ Driver::~Driver() {
     wake_watcher();
     parked_.notify_all();
   }
-  background_.join();
+  if (background_.joinable()) background_.join();
 }
 
 // Makes a thread that spins give way.

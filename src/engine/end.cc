@@ -187,11 +187,9 @@ static Status timed_out(const Group& group, const Operation& late) {
 }
 
 void out_of_memory(Group& group, size_t bytes) {
-  report(group,
-         {.status = {StatusCode::kResource,
-                     fmt::format("rank {} has no memory for {} more bytes of staging ({} are in "
-                                 "use): allow its process more memory, or lower buffer_size",
-                                 group.config.rank, bytes, group.staging->held())}});
+  const Status status = group.staging->no_memory(bytes);
+  report(group, {.status = {status.code(),
+                            fmt::format("rank {}: {}", group.config.rank, status.message())}});
 }
 
 void check_deadlines(Group& group, TimeNs now) {
