@@ -21,6 +21,8 @@ TEST(Printable, ReplacesWhatIsNoText) {
   EXPECT_EQ(printable("\x1b[31mred"), "?[31mred");
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "a?b");
   EXPECT_EQ(printable("\x7f\xc2\x85"), "??");
+  EXPECT_EQ(printable("\u2028\u2029\u202a\u202e\u2066\u2069"), "??????");
+  EXPECT_EQ(printable("\u2027\u202f\u2065\u206a"), "\u2027\u202f\u2065\u206a");
 }
 
 TEST(Printable, ReplacesWhatIsNoUtf8) {
