@@ -70,6 +70,11 @@ class Path final : public engine::DataPath {
     return progress;
   }
 
+  bool needs(uint32_t sequence, int rank) override {
+    fuzz::require(rank >= 0 && rank < kSize, "a rank that there is");
+    return (sequence + static_cast<uint32_t>(rank)) % 2 == 0;
+  }
+
   int ends = 0;
   uint32_t next = 3;
   TimeNs waits_since = kNever;

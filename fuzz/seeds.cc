@@ -208,7 +208,7 @@ void plans() {
 // Scripts of bytes that mean something everywhere: nothing honest is to be had here.
 void scripts() {
   std::mt19937 random(1);
-  for (const char* target : {"engine", "shm_link", "pair"}) {
+  for (const char* target : {"engine", "shm_link", "pair", "control", "trace", "tls"}) {
     for (int i = 0; i < 100; ++i) {
       std::string bytes(static_cast<size_t>(40 + i * 6), '\0');
       for (char& byte : bytes) byte = static_cast<char>(random() % (i % 3 == 0 ? 256 : 16));
