@@ -20,7 +20,7 @@ namespace ciuic::transport::shm {
 struct Offer {
   std::array<char, 8> magic;
   uint32_t version;
-  uint32_t bytes;  // of the segment
+  uint32_t bytes;  // of the segment; 0: there was no memory for one
 };
 
 struct Proof {
@@ -65,7 +65,7 @@ void Pair::connected(posix::UniqueFd socket, security::Handshake handshake) {
 void Pair::proven(posix::UniqueFd socket) {
   socket_ = std::move(socket);
   handshake_.reset();
-  const auto bytes = static_cast<uint32_t>(segment_->bytes());
+  const auto bytes = static_cast<uint32_t>(segment_ != nullptr ? segment_->bytes() : 0);
   in_wanted_ = sizeof(Offer);
   begin(Stage::kOffer, bytes_of(Offer{kOfferMagic, kSegmentVersion, bytes}));
 }
@@ -106,8 +106,9 @@ void Pair::prove() {
 Result<bool> Pair::exchange() {
   while (!out_.empty()) {
     // The descriptors go with the first byte of the offer.
-    const std::array<int, kOfferedFds> fds = {segment_->fd(), doorbell_};
-    const bool first = stage_ == Stage::kOffer && out_.size() == sizeof(Offer);
+    const bool first =
+        stage_ == Stage::kOffer && out_.size() == sizeof(Offer) && segment_ != nullptr;
+    const std::array<int, kOfferedFds> fds = {first ? segment_->fd() : -1, doorbell_};
     const std::span<const int> with = first ? std::span<const int>(fds) : std::span<const int>();
     Result<size_t> count = posix::send_with_fds(socket_.get(), out_.data(), out_.size(), with);
     if (!count.ok()) return count.status();
@@ -148,9 +149,13 @@ void Pair::progress() {
 // hears of it.
 void Pair::look_at_offer() {
   const auto offer = message_of<Offer>(in_);
-  const size_t bytes = segment_->bytes();
   Proof proof{};
   verdict_ = [&]() -> Status {
+    if (segment_ == nullptr) return Status(StatusCode::kResource, "no memory to share");
+    const size_t bytes = segment_->bytes();
+    if (offer.magic == kOfferMagic && offer.version == kSegmentVersion && offer.bytes == 0) {
+      return Status(StatusCode::kResource, fmt::format("rank {} has no memory to share", peer_));
+    }
     if (offer.magic != kOfferMagic || offer.version != kSegmentVersion || offer.bytes != bytes) {
       return Status(
           StatusCode::kMismatch,

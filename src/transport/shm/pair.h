@@ -22,7 +22,8 @@ namespace ciuic::transport::shm {
 
 class Pair {
  public:
-  // `doorbell` is given to the peer.
+  // `doorbell` is given to the peer. A null segment, for want of memory, fails on both sides, once
+  // the peer has heard of it.
   Pair(std::shared_ptr<Segment> segment, int peer, int doorbell);
 
   int peer() const { return peer_; }

@@ -241,9 +241,11 @@ Result<LocalLinks> connect_local_peers(const PairingOptions& options) {
     return Status(StatusCode::kInvalidArgument, "a rank is twice among the local peers");
   }
   Result<std::shared_ptr<Segment>> segment = Segment::create(owner);
-  if (!segment.ok()) return segment.status();
-  Pairing pairing(options, std::move(*segment));
+  if (segment.status().code() == StatusCode::kInvalidArgument) return segment.status();
+  // Without memory for a segment the peers are told so, who would wait for this rank.
+  Pairing pairing(options, segment.ok() ? *segment : nullptr);
   pairing.run();
+  if (!segment.ok()) return segment.status();
   return pairing.take_links();
 }
 

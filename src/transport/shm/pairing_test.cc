@@ -4,6 +4,7 @@
 #include "transport/shm/pairing.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <csignal>
@@ -129,7 +130,7 @@ TEST(Pairing, APeerThatDoesNotComeIsNamedAndTheOthersAreLinked) {
 
 TEST(Pairing, ANameThatNobodyListensToIsReportedAtOnce) {
   std::vector<Rank> ranks(2);
-  shm::PairingOptions options = options_of(ranks, 0, kNever);
+  shm::PairingOptions options = options_of(ranks, 0, in_ms(60'000));
   options.peers[0].unix_name = "ciuic-test-nobody";
   const Result<LocalLinks> links = shm::connect_local_peers(options);  // does not wait
   ASSERT_TRUE(links.ok());
@@ -206,6 +207,30 @@ TEST(Pairing, StrangersDoNotDisturb) {
   pair_all(&ranks, 60'000, [](size_t, shm::PairingOptions*) { return true; });
   expect_linked(&ranks, 0, 1);
   EXPECT_GE(ranks[1].links->strangers, 100);
+}
+
+// In a process of its own, whose limit is not lifted again.
+TEST(Pairing, ARankWithoutMemoryKeepsNobodyWaiting) {
+  std::vector<Rank> ranks(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    ranks[0].listener = std::move(*shm::listen_abstract());  // the parent's were closed here
+    const rlimit limit{1, 1};
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    Result<LocalLinks> links = shm::connect_local_peers(options_of(ranks, 0, in_ms(60'000)));
+    _exit(links.status().code() == StatusCode::kResource ? 0 : 1);
+  }
+  Result<LocalLinks> links = shm::connect_local_peers(options_of(ranks, 1, in_ms(60'000)));
+  ASSERT_TRUE(links.ok());
+  EXPECT_EQ(links->links[0].link, nullptr);
+  EXPECT_EQ(links->links[0].reason.code(), StatusCode::kResource);
+  EXPECT_NE(links->links[0].reason.message().find("rank 0 has no memory"), std::string::npos)
+      << links->links[0].reason.message();
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 // Real processes: the lower rank, which connects, dies without a word.
