@@ -106,6 +106,7 @@ class CiuicContext:
         self.world_size: int = self._native.size
         self._pid = os.getpid()
         _open_contexts.add(self)
+        _close_in_time()
 
     @property
     def error(self) -> CiuicError | None:
@@ -361,6 +362,23 @@ def close_contexts() -> None:
     for context in list(_open_contexts):
         with contextlib.suppress(CiuicError):
             context.close()
+
+
+_closes_in_time: set[int] = set()  # processes
+
+
+def _close_in_time() -> None:
+    """A child of multiprocessing ends by ``os._exit``, which runs no ``atexit`` function; but it
+    runs finalizers of its own kind."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None or multiprocessing.parent_process() is None:
+        return
+    if os.getpid() in _closes_in_time:
+        return
+    from multiprocessing import util
+
+    _closes_in_time.add(os.getpid())
+    util.Finalize(None, close_contexts, exitpriority=10)
 
 
 def forget_contexts() -> None:
