@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// light_ranks.cc: many ranks on this machine, each a process of a few MiB: they join, reduce, and
+// end; or each that cannot says which limit is too low.
+//
+//   light_ranks --ranks 200                         all join, and all get the right sum
+//   light_ranks --ranks 2 --groups 500              that many groups, one after another
+//   light_ranks --ranks 64 --descriptors 40 --says RLIMIT_NOFILE
+//                                                   rank 0 may open so many, and must say why it
+//                                                   fails; nobody may say that all is well
+//
+// Exit code 0: as asked for.
+
+#include <ciuic/communicator.h>
+#include <ciuic/store.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Options {
+  int ranks = 2;
+  int groups = 1;
+  int count = 1000;
+  int64_t timeout_ms = 240'000;
+  rlim_t descriptors = 0;  // 0: as it is; of rank 0
+  std::string says;        // text of rank 0's error; empty: none is expected
+};
+
+// "--name value" pairs.
+Options parse(int argc, char** argv) {
+  std::map<std::string, std::string> given;
+  for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
+  const auto number = [&](const char* name, int64_t otherwise) {
+    return given.count(name) > 0 ? std::atoll(given[name].c_str()) : otherwise;
+  };
+  Options options;
+  options.ranks = static_cast<int>(number("--ranks", options.ranks));
+  options.groups = static_cast<int>(number("--groups", options.groups));
+  options.count = static_cast<int>(number("--count", options.count));
+  options.timeout_ms = number("--timeout_ms", options.timeout_ms);
+  options.descriptors = static_cast<rlim_t>(number("--descriptors", 0));
+  options.says = given["--says"];
+  return options;
+}
+
+struct Held {
+  long descriptors = 0;
+  long threads = 0;
+  long kib = 0;
+};
+
+long entries(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder),
+                       std::filesystem::directory_iterator());
+}
+
+Held held() {
+  Held now;
+  now.descriptors = entries("/proc/self/fd");
+  now.threads = entries("/proc/self/task");
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmRSS:", 0) == 0) now.kib = std::atol(line.c_str() + 6);
+  }
+  return now;
+}
+
+// Joins, reduces, and leaves; every other group is closed. Empty: well.
+std::string use_one_group(const Options& options, const std::string& folder, int rank, int number) {
+  ciuic::CommunicatorOptions of_group;
+  of_group.rank = rank;
+  of_group.size = options.ranks;
+  of_group.timeout_ms = options.timeout_ms;
+  of_group.group_name = "group" + std::to_string(number);
+  auto store = ciuic::open_store("file://" + folder, options.timeout_ms);
+  if (!store.ok()) return store.status().message();
+  of_group.store = std::move(*store);
+  auto group = ciuic::Communicator::create(of_group);
+  if (!group.ok()) return group.status().message();
+  std::vector<int32_t> values(static_cast<size_t>(options.count), rank + 1);
+  const ciuic::MutableBuffer buffer{values.data(), options.count, ciuic::DataType::kInt32,
+                                    ciuic::Device{}};
+  auto work = (*group)->all_reduce(buffer, buffer, ciuic::ReduceOp::kSum);
+  ciuic::Status status = work.ok() ? work->wait() : work.status();
+  if (!status.ok()) return status.message();
+  const int32_t sum = options.ranks * (options.ranks + 1) / 2;
+  if (std::any_of(values.begin(), values.end(), [sum](int32_t each) { return each != sum; })) {
+    return "a wrong sum";
+  }
+  work = (*group)->barrier();
+  status = work.ok() ? work->wait() : work.status();
+  if (!status.ok()) return status.message();
+  if (number % 2 == 1) status = (*group)->close();
+  return status.ok() ? "" : status.message();
+}
+
+// What a rank does; the text of its failure.
+std::string run_rank(const Options& options, const std::string& folder, int rank) {
+  if (rank == 0 && options.descriptors > 0) {
+    const rlimit limit{options.descriptors, options.descriptors};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return "setrlimit";
+  }
+  const int warm_up = options.groups > 1 ? 30 : 0;
+  Held before;
+  for (int number = 0; number < warm_up + options.groups; ++number) {
+    if (number == warm_up) before = held();
+    const std::string failure = use_one_group(options, folder, rank, number);
+    if (!failure.empty()) return failure;
+  }
+  const Held after = held();
+  if (warm_up > 0 && (after.descriptors > before.descriptors || after.threads > before.threads ||
+                      after.kib > before.kib + 1024)) {
+    return "descriptors, threads and KiB were " + std::to_string(before.descriptors) + " " +
+           std::to_string(before.threads) + " " + std::to_string(before.kib) + ", and are " +
+           std::to_string(after.descriptors) + " " + std::to_string(after.threads) + " " +
+           std::to_string(after.kib);
+  }
+  if (rank == 0) {
+    std::printf("rank 0 holds %ld descriptors, %ld threads, %ld KiB\n", after.descriptors,
+                after.threads, after.kib);
+  }
+  return "";
+}
+
+struct Child {
+  pid_t pid = -1;
+  std::string file;  // where it leaves the text of its failure
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  std::string folder = std::filesystem::temp_directory_path() / "light_ranks.XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return 2;
+  const auto began = std::chrono::steady_clock::now();
+  const pid_t parent = getpid();
+  std::vector<Child> children(static_cast<size_t>(options.ranks));
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    Child& child = children[static_cast<size_t>(rank)];
+    child.file = folder + "/failure" + std::to_string(rank);
+    child.pid = fork();
+    if (child.pid < 0) return 2;
+    if (child.pid == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(2);
+      const std::string failure = run_rank(options, folder + "/store", rank);
+      if (!failure.empty()) std::ofstream(child.file) << failure;
+      std::exit(failure.empty() ? 0 : 1);
+    }
+  }
+  int well = 0;
+  for (const Child& child : children) {
+    int status = 0;
+    waitpid(child.pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) ++well;
+    if (WIFSIGNALED(status)) std::printf("a rank was ended by signal %d\n", WTERMSIG(status));
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+  std::string first;
+  std::getline(std::ifstream(children[0].file), first);
+  std::printf("%d of %d ranks well after %.1f s; rank 0: %s\n", well, options.ranks, took.count(),
+              first.empty() ? "well" : first.c_str());
+  for (const Child& child : children) {
+    std::string failure;
+    if (options.says.empty() && std::getline(std::ifstream(child.file), failure)) {
+      std::printf("%s: %s\n", child.file.c_str(), failure.c_str());
+      break;
+    }
+  }
+  std::filesystem::remove_all(folder);
+  if (options.says.empty()) return well == options.ranks ? 0 : 1;
+  return well == 0 && first.find(options.says) != std::string::npos ? 0 : 1;
+}
