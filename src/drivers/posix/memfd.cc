@@ -69,9 +69,7 @@ void seal_future_writes(int fd) {
   [[maybe_unused]] const int result = fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 }
 
-void close_on_exec(int fd) {
-  [[maybe_unused]] const int result = fcntl(fd, F_SETFD, FD_CLOEXEC);
-}
+void close_on_exec(int fd) { [[maybe_unused]] const int result = fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
 Status check_sealed(int fd, size_t bytes) {
   const int seals = fcntl(fd, F_GET_SEALS);
