@@ -27,6 +27,7 @@ help:
 	@echo 'make check    lint, C++ unit tests, quick Python tests'
 	@echo 'make test     all tests, with sanitizers and packaging'
 	@echo 'make fuzz     fuzzes every parser of bytes from outside, for SECONDS=10 each'
+	@echo 'make sim      the simulator, SEEDS=2000 of them from FIRST=1 on'
 	@echo 'make nightly  and the long ones'
 	@echo 'make format   formats all code;  make lint: complains only'
 	@echo 'make clean    removes what was built;  make distclean: and .venv'
@@ -79,6 +80,15 @@ tsan: system
 	TSAN_OPTIONS=second_deadlock_stack=1 $(plain_addresses) \
 	  $(ctest) build/tsan -R '^($(subst $(eval ) ,|,$(tsan_tests)))$$'
 
+# The real engine and control plane under faults of all kinds, in a virtual world.
+SEEDS ?= 2000
+FIRST ?= 1
+simulator = build/release/src/ciuic_sim --jobs $(JOBS)
+
+.PHONY: sim
+sim: build
+	$(simulator) --ranks 2..64 --seeds $(SEEDS) --first $(FIRST)
+
 # For SECONDS each; `make fuzz-corpus` makes the kept corpus anew of what it finds meanwhile.
 SECONDS ?= 10
 fuzz_flags := -DCMAKE_CXX_COMPILER=clang++-19 -DCIUIC_FUZZ=ON \
@@ -101,13 +111,14 @@ fuzz-corpus: fuzz-build
 check: lint unit
 	$(bin)/pytest -q -m 'not slow and not nightly'
 
-test: lint unit asan tsan fuzz
+test: lint unit sim asan tsan fuzz
 	$(bin)/python tools/check_docs.py --run
 	$(bin)/pytest -m 'not nightly'
 
 nightly: test
-	build/release/src/ciuic_sim --seeds 100000
-	build/release/src/ciuic_sim --seeds 100 --ranks 32..200
+	$(simulator) --seeds 100000 --first 100000
+	$(simulator) --seeds 100 --ranks 32..200
+	$(simulator) --seeds 2 --ranks 1024 --calls 3 --only killed
 	python3 fuzz/run.py --seconds 120 --jobs $(JOBS)
 	$(bin)/pytest -m nightly
 

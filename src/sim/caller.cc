@@ -34,28 +34,57 @@ bool GuardedBuffer::is_intact() const {
          std::all_of(bytes_.begin() + begin_ + size_, bytes_.end(), is_guard);
 }
 
-Caller::Caller(Judge* judge, const Scenario* scenario, int group, int rank, engine::Engine* engine,
-               engine::Group* handle, GroupEnd* end)
-    : judge_(judge),
-      scenario_(scenario),
-      group_(group),
-      rank_(rank),
-      pace_(scenario->paces[scenario->groups[group].processes[rank]]),
-      random_(scenario->seed ^ mix(static_cast<uint64_t>(group) * 4096 + rank)),
-      engine_(engine),
-      handle_(handle),
-      end_(end),
+Caller::Caller(CallerOptions options)
+    : judge_(options.judge),
+      scenario_(options.scenario),
+      group_(options.group),
+      number_(options.number),
+      rank_(options.rank),
+      pace_(scenario_->paces[group_->processes[rank_]]),
+      is_target_(options.is_target),
+      random_(scenario_->seed ^ mix(static_cast<uint64_t>(number_) * 4096 + rank_)),
+      member_(options.member),
+      record_(options.record),
       next_call_at_(pace_.first_call),
-      chooser_(scenario->groups[group].layout, rank, {}),
-      hashes_(calls().size(), 0) {}
+      chooser_(group_->layout, rank_, {}) {
+  record_->calls.resize(calls().size());
+}
 
 Caller::~Caller() {
   for (Pending& pending : pending_) pending.work->release();
 }
 
+void Caller::call_otherwise(size_t call, Call other, bool swaps) {
+  lie_at_ = call;
+  lie_ = std::move(other);
+  lie_swaps_ = swaps;
+}
+
+void Caller::hold(size_t call, TimeNs until) {
+  held_from_ = call;
+  held_until_ = until;
+}
+
+bool Caller::is_lie(size_t number) const {
+  return number == lie_at_ || (lie_swaps_ && number == lie_at_ + 1);
+}
+
+const Call& Caller::call_of(size_t number) const {
+  if (number == lie_at_) return lie_;
+  return calls()[is_lie(number) ? lie_at_ : number];
+}
+
+TimeNs Caller::earliest_deadline() const {
+  TimeNs earliest = kNever;
+  for (const Pending& pending : pending_) {
+    earliest = std::min(earliest, record_->calls[pending.call].deadline);
+  }
+  return earliest;
+}
+
 void Caller::fail(size_t call, const std::string& what) const {
-  judge_->fail(fmt::format("group {}, rank {}, call {} ({}): {}", group_, rank_, call,
-                           calls()[call].text(), what));
+  judge_->fail(fmt::format("group {}, rank {}, call {} ({}): {}", number_, rank_, call,
+                           call_of(call).text(), what));
 }
 
 std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
@@ -66,10 +95,9 @@ std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
       return planned.plan;
     }
   }
-  plans_.push_back(
-      {call.operation, call.algorithm, call.root,
-       std::make_shared<const plan::Plan>(plan::make(
-           call.operation, call.algorithm, scenario_->groups[group_].layout, rank_, call.root))});
+  plans_.push_back({call.operation, call.algorithm, call.root,
+                    std::make_shared<const plan::Plan>(plan::make(
+                        call.operation, call.algorithm, group_->layout, rank_, call.root))});
   return plans_.back().plan;
 }
 
@@ -105,6 +133,14 @@ void Caller::set_up(const Call& call, size_t input_bytes, size_t output_bytes, i
   }
 }
 
+// What ranks must agree on.
+static uint64_t kind_of(const Call& call) {
+  if (call.random_plan != nullptr) return 0;
+  return mix(static_cast<uint64_t>(call.count)) ^ static_cast<uint64_t>(call.operation) << 40 ^
+         static_cast<uint64_t>(call.values.dtype) << 32 ^
+         static_cast<uint64_t>(call.values.op) << 24 ^ static_cast<uint64_t>(call.root);
+}
+
 engine::Request Caller::request_for(const Call& call, Pending* pending) {
   const std::shared_ptr<const plan::Plan> plan = plan_for(call);
   const bool is_barrier = !call.random_plan && call.operation == plan::Operation::kBarrier;
@@ -123,7 +159,13 @@ engine::Request Caller::request_for(const Call& call, Pending* pending) {
   request.dtype = call.values.dtype;
   request.op = call.values.op;
   request.chunk_bytes = call.chunk_bytes;
-  request.fingerprint = static_cast<uint32_t>(call.values.seed) | 1;
+  if (call.random_plan == nullptr) {
+    request.reduces =
+        call.operation == plan::Operation::kAllReduce || call.operation == plan::Operation::kReduce;
+    request.root = plan::has_root(call.operation) ? call.root : -1;
+  }
+  // Every call its own, so that a message of another one shows.
+  request.fingerprint = static_cast<uint32_t>(mix(call.values.seed ^ kind_of(call))) | 1;
   return request;
 }
 
@@ -153,29 +195,54 @@ engine::Request Caller::chosen_request_for(const Call& call, Pending* pending) {
 
 void Caller::submit(TimeNs now) {
   const size_t number = next_call_++;
-  const Call& call = calls()[number];
+  const Call& call = call_of(number);
   Pending pending;
   pending.call = number;
   engine::Request request =
       call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
-  staging_.push_back(
-      staging_of(call, *request.plan, request.chunk_bytes, scenario_->groups[group_].window));
-  request.timeout_ms = scenario_->timeout_ms;
-  request.deadline = deadline_after(now, scenario_->timeout_ms);
-  pending.deadline = request.deadline;
-  pending.work = engine_->submit(handle_, std::move(request), now);
+  staging_.push_back(staging_of(call, *request.plan, request.chunk_bytes, group_->window));
+  request.timeout_ms = call.timeout_ms >= 0 ? call.timeout_ms : scenario_->timeout_ms;
+  request.deadline = deadline_after(now, request.timeout_ms);
+  CallRecord& record = record_->calls[number];
+  record.called_at = now;
+  record.deadline = request.deadline;
+  if (scenario_->bug == Bug::kDeadlineEarly) request.deadline -= 1'000'000;
+  if (scenario_->bug == Bug::kDeadlineIgnored) request.deadline = kNever;
+  if (scenario_->bug == Bug::kFingerprintAlike) request.fingerprint = 1;
+  const uint32_t sequence = member_->next_sequence();
+  pending.work = member_->submit(std::move(request), now);
+  if (scenario_->records_calls()) record.text = member_->call_text(sequence);
   pending_.push_back(std::move(pending));
 }
 
 void Caller::act(TimeNs now, TimeNs* again) {
   *again = kNever;
-  if (is_closed()) return;
+  look_at_ends(now);
+  if (member_->is_closed()) return;
+  while (next_call_ < last_call() && now >= next_call_at_ &&
+         static_cast<int>(pending_.size()) < pace_.in_flight) {
+    if (next_call_ == held_from_ && now < held_until_) {
+      next_call_at_ = held_until_;
+      break;
+    }
+    submit(now);
+    *again = now;  // to step, as a driver does after a call
+    next_call_at_ = now + (pace_.gap_max > 0 ? random_.between(0, pace_.gap_max) : 0);
+    if (pending_.back().work->done()) return;
+  }
+  if (next_call_ < last_call() && static_cast<int>(pending_.size()) < pace_.in_flight) {
+    *again = std::min(*again, next_call_at_);
+  }
+  if (is_finished() && pace_.closes_early && held_from_ == SIZE_MAX) close(now);
+}
+
+void Caller::look_at_ends(TimeNs now) {
+  if (scenario_->bug == Bug::kWritesLate && is_target_ && has_error_ && !ended_ago_.empty()) {
+    GuardedBuffer& output = ended_ago_.back().output;
+    if (output.size() > 0) output.data()[0] ^= std::byte{1};
+  }
   for (size_t i = 0; i < pending_.size();) {
     if (!pending_[i].work->done()) {
-      if (now > pending_[i].deadline + pace_.step_max + 1'000'000) {
-        fail(pending_[i].call, "has not ended, long after its deadline");
-        pending_[i].deadline = kNever;
-      }
       ++i;
       continue;
     }
@@ -183,53 +250,48 @@ void Caller::act(TimeNs now, TimeNs* again) {
     pending_[i].work->release();
     pending_.erase(pending_.begin() + static_cast<int64_t>(i));
   }
-  while (next_call_ < calls().size() && now >= next_call_at_ &&
-         static_cast<int>(pending_.size()) < pace_.in_flight) {
-    submit(now);
-    *again = now;  // to step, as a driver does after a call
-    next_call_at_ = now + (pace_.gap_max > 0 ? random_.between(0, pace_.gap_max) : 0);
-    if (!pending_.back().work->done()) continue;
-    if (!engine_->group_status(handle_).ok())
-      end_->first_end_at = std::min(end_->first_end_at, now);
-    return;
-  }
-  if (next_call_ < calls().size() && static_cast<int>(pending_.size()) < pace_.in_flight) {
-    *again = std::min(*again, next_call_at_);
-  }
-  if (is_finished() && pace_.closes_early) close(now);
 }
 
-void Caller::close(TimeNs now) {
-  if (is_closed()) return;
-  (void)engine_->remove_group(handle_);
-  handle_ = nullptr;
-  end_->first_end_at = std::min(end_->first_end_at, now);
+// What a bug makes of how an operation has ended.
+Status Caller::planted(const Status& status) const {
+  if (!is_target_ || status.ok()) return status;
+  switch (scenario_->bug) {
+    case Bug::kEndsWell: return {};
+    case Bug::kErrorForgotten: return has_error_ ? Status() : status;
+    case Bug::kOtherError:
+      return has_error_ ? Status(StatusCode::kSystem, "rank 0 did something") : status;
+    default: return status;
+  }
 }
 
 void Caller::judge_end(TimeNs now, Pending* pending) {
-  const Status& status = pending->work->status();
+  CallRecord& record = record_->calls[pending->call];
+  record.ended_at = now;
+  record.status = planted(pending->work->status());
   std::string wrong;
   if (!pending->output.is_intact() || !pending->input.is_intact()) wrong = "wrote out of bounds";
   if (!pending->input_copy.empty() &&
       std::memcmp(pending->input_copy.data(), pending->input_at, pending->input_copy.size()) != 0) {
     wrong = "wrote to its input";
   }
-  if (status.ok()) {
+  if (record.status.ok()) {
     ++ok_;
-    if (wrong.empty()) wrong = check_result(*pending);
-    if (error_at_ < now) wrong = "ended well after its group's error";
+    const Call& call = call_of(pending->call);
+    if (wrong.empty() && !is_lie(pending->call)) wrong = check_result(*pending);
+    if (call.random_plan == nullptr && call.operation != plan::Operation::kReduce &&
+        !is_lie(pending->call)) {
+      record.hash = hash_of(pending->output.data(), pending->output.size());
+    }
   } else {
     ++ended_;
-    judge_error(now, *pending);
-    error_ = status;
-    error_at_ = std::min(error_at_, now);
+    has_error_ = true;
   }
   if (!wrong.empty()) fail(pending->call, wrong);
-  const Call& call = calls()[pending->call];
-  if (status.ok() && call.random_plan == nullptr) {
-    hashes_[pending->call] = hash_of(pending->output.data(), pending->output.size());
-  }
-  // From here on the memory is the caller's again.
+  keep(pending);
+}
+
+// From here on the memory is the caller's again.
+void Caller::keep(Pending* pending) {
   Ended ended{pending->call, std::move(pending->input), std::move(pending->output), 0};
   spoil(ended.input.data(), ended.input.size(), random_.next());
   spoil(ended.output.data(), ended.output.size(), random_.next());
@@ -243,40 +305,8 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
   }
 }
 
-// Errors come from a deadline that has passed or a connection that was lost, here or, as the
-// message then says, on another rank.
-void Caller::judge_error(TimeNs now, const Pending& pending) {
-  const Status& status = pending.work->status();
-  const bool from_peer = !end_->errors.insert(status.message()).second;
-  const auto complain = [&](const char* what) {
-    fail(pending.call, fmt::format("{}: {}: {}", what, name_of(status.code()), status.message()));
-  };
-  if (status.message().find("rank ") == std::string::npos) complain("its error names no rank");
-  if (!error_.ok()) {
-    if (status.code() != error_.code()) complain("another error than its group's first");
-    return;
-  }
-  const TimeNs other_end_at = end_->first_end_at;
-  end_->first_end_at = std::min(end_->first_end_at, now);
-  if (scenario_->fault == Fault::kNone) return complain("an error, and no fault");
-  if (from_peer) {
-    if (other_end_at > now) complain("an error of a rank that has none");
-    return;
-  }
-  if (status.code() == StatusCode::kTimeout) {
-    TimeNs deadline = kNever;
-    for (const Pending& other : pending_) deadline = std::min(deadline, other.deadline);
-    if (now < deadline) complain("timed out too early");
-    if (now > deadline + pace_.step_max + 1'000'000) complain("timed out too late");
-  } else if (status.code() == StatusCode::kPeerLost) {
-    if (now < std::min(judge_->loss_at(), other_end_at)) complain("nobody was lost");
-  } else {
-    complain("an error of the wrong kind");
-  }
-}
-
 std::string Caller::check_result(const Pending& pending) const {
-  const Call& call = calls()[pending.call];
+  const Call& call = call_of(pending.call);
   const Values& values = call.values;
   const std::byte* result = pending.output.data();
   if (call.random_plan != nullptr) return check_random_plan(pending);
@@ -298,7 +328,7 @@ std::string Caller::check_result(const Pending& pending) const {
 }
 
 std::string Caller::check_random_plan(const Pending& pending) const {
-  const Call& call = calls()[pending.call];
+  const Call& call = call_of(pending.call);
   const RandomPlan& drawn = *call.random_plan;
   const plan::Partition& partition = drawn.plans[rank_]->partitions[1];
   std::vector<std::vector<uint8_t>> inputs(call.values.ranks);
@@ -343,13 +373,13 @@ size_t Caller::staging_bound() const {
     const size_t chunk = call.is_chosen ? engine::kEagerBytes : call.chunk_bytes;
     eager = std::max(eager, 2 * std::min(chunk, engine::kEagerBytes));
   }
-  const size_t peers = scenario_->groups[group_].processes.size() - 1;
+  const size_t peers = group_->processes.size() - 1;
   return bound + peers * engine::kEagerOperations * eager;
 }
 
 std::string Caller::pending_text() const {
   if (is_finished()) return "";
-  return fmt::format("group {}, rank {}: {} of {} called, {} of them not ended", group_, rank_,
+  return fmt::format("group {}, rank {}: {} of {} called, {} of them not ended", number_, rank_,
                      next_call_, calls().size(), pending_.size());
 }
 

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// caller.h: one simulated rank of one group: calls the scenario's operations and checks their ends.
+// caller.h: one simulated rank of one group: calls the scenario's operations, checks their results
+// and records how they end.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collective/operations.h"
-#include "engine/engine.h"
 #include "engine/work_state.h"
+#include "sim/member.h"
+#include "sim/record.h"
 #include "sim/scenario.h"
 
 namespace ciuic::sim {
-
-// When a group first ended on any rank, in an error or not: errors elsewhere may follow from it.
-struct GroupEnd {
-  TimeNs first_end_at = kNever;
-  std::set<std::string> errors;  // that some rank has ended with
-};
-
-// What a caller reports to.
-class Judge {
- public:
-  virtual ~Judge() = default;
-  virtual void fail(const std::string& what) = 0;
-  virtual TimeNs loss_at() const = 0;  // from when connections may be lost; kNever
-};
 
 // Memory of one operand, with room on both sides that nobody may write to.
 class GuardedBuffer {
@@ -48,10 +36,20 @@ class GuardedBuffer {
   size_t size_ = 0;
 };
 
+struct CallerOptions {
+  Judge* judge = nullptr;
+  const Scenario* scenario = nullptr;
+  const GroupScenario* group = nullptr;
+  int number = 0;  // of the group
+  int rank = 0;
+  Member* member = nullptr;
+  RankRecord* record = nullptr;
+  bool is_target = false;  // of the scenario's bug, where it is about one rank
+};
+
 class Caller {
  public:
-  Caller(Judge* judge, const Scenario* scenario, int group, int rank, engine::Engine* engine,
-         engine::Group* handle, GroupEnd* end);
+  explicit Caller(CallerOptions options);
   ~Caller();
   Caller(const Caller&) = delete;
   Caller& operator=(const Caller&) = delete;
@@ -59,15 +57,23 @@ class Caller {
   // Looks at what has ended, then calls what is due. `again` is when it wants to be asked again.
   void act(TimeNs now, TimeNs* again);
 
-  bool is_finished() const { return next_call_ == calls().size() && pending_.empty(); }
-  bool is_closed() const { return handle_ == nullptr; }
-  void close(TimeNs now);
+  // It makes another call than the others as the number `call`, and where that is the next one's,
+  // this one's as the next.
+  void call_otherwise(size_t call, Call other, bool swaps);
+
+  // It makes its calls from `call` on only at `until`; kNever: not at all.
+  void hold(size_t call, TimeNs until);
+
+  bool is_finished() const {
+    return pending_.empty() && (next_call_ >= last_call() || member_->is_closed());
+  }
+  bool has_error() const { return has_error_; }
+  TimeNs earliest_deadline() const;  // of what is under way
+  void close(TimeNs now) { member_->close(now); }
+  Member* member() { return member_; }
 
   // Nobody has written to the outputs of operations after they had ended.
   void check_untouched() const;
-
-  // Of a call's output, for comparison between ranks; 0 where there is none.
-  uint64_t result_hash(size_t call) const { return hashes_[call]; }
 
   size_t staging_bound() const;      // bytes, over the calls made so far
   std::string pending_text() const;  // empty once finished
@@ -82,7 +88,6 @@ class Caller {
     GuardedBuffer output;
     std::byte* input_at = nullptr;      // within one of them
     std::vector<std::byte> input_copy;  // empty where it is in place
-    TimeNs deadline = kNever;
   };
   struct Ended {
     size_t call = 0;
@@ -97,39 +102,48 @@ class Caller {
     std::shared_ptr<const plan::Plan> plan;
   };
 
-  const std::vector<Call>& calls() const { return scenario_->groups[group_].calls; }
+  const std::vector<Call>& calls() const { return group_->calls; }
+  const Call& call_of(size_t number) const;
+  bool is_lie(size_t number) const;
+  size_t last_call() const { return held_until_ == kNever ? held_from_ : calls().size(); }
   std::shared_ptr<const plan::Plan> plan_for(const Call& call);
   engine::Request request_for(const Call& call, Pending* pending);
   engine::Request chosen_request_for(const Call& call, Pending* pending);
   void submit(TimeNs now);
   void set_up(const Call& call, size_t input_bytes, size_t output_bytes, int input_block,
               Pending* pending);
+  void look_at_ends(TimeNs now);
   void judge_end(TimeNs now, Pending* pending);
-  void judge_error(TimeNs now, const Pending& pending);
+  void keep(Pending* pending);
   std::string check_result(const Pending& pending) const;
   std::string check_random_plan(const Pending& pending) const;
   void check_untouched(const Ended& ended) const;
   void fail(size_t call, const std::string& what) const;
+  Status planted(const Status& status) const;
 
   Judge* judge_;
   const Scenario* scenario_;
-  const int group_;
+  const GroupScenario* group_;
+  const int number_;
   const int rank_;
   const Pace pace_;
+  const bool is_target_;
   Random random_;
-  engine::Engine* engine_;
-  engine::Group* handle_;
-  GroupEnd* end_;
+  Member* member_;
+  RankRecord* record_;
   size_t next_call_ = 0;
   TimeNs next_call_at_ = 0;
+  size_t held_from_ = SIZE_MAX;
+  TimeNs held_until_ = 0;
+  size_t lie_at_ = SIZE_MAX;
+  bool lie_swaps_ = false;
+  Call lie_;
   std::vector<Planned> plans_;
   collective::Chooser chooser_;
   std::deque<Pending> pending_;
   std::deque<Ended> ended_ago_;
-  std::vector<uint64_t> hashes_;
   std::vector<size_t> staging_;  // that each call may need
-  Status error_;                 // the group's
-  TimeNs error_at_ = kNever;
+  bool has_error_ = false;
   int ok_ = 0;
   int ended_ = 0;
 };

@@ -25,6 +25,7 @@ const char* name_of(Mutant mutant) {
     case Mutant::kSlotReusedEarly: return "slot_reused_early";
     case Mutant::kCreditLost: return "credit_lost";
     case Mutant::kAnnouncementLost: return "announcement_lost";
+    case Mutant::kReleaseLost: return "release_lost";
   }
   return "unknown";
 }
@@ -52,8 +53,13 @@ void spoil(std::byte* data, size_t bytes, uint64_t seed) {
 }
 
 Channel::Channel(World* world, int from, int to, const ChannelOptions& options, Random random)
-    : world_(world), from_(from), to_(to), options_(options), random_(random) {
-  world_->wake(from_, options_.up_at);
+    : world_(world),
+      from_(from),
+      to_(to),
+      options_(options),
+      random_(random),
+      up_at_(options.up_at) {
+  world_->wake(from_, up_at_);
   if (options_.stall_until != kNever) world_->wake(from_, options_.stall_until);
 }
 
@@ -67,7 +73,7 @@ bool Channel::is_mutant(Mutant mutant) const {
 
 bool Channel::can_move() const {
   const TimeNs now = world_->now();
-  return now >= options_.up_at && now < cut_at_ &&
+  return now >= up_at_ && now < cut_at_ &&
          (now < options_.stall_from || now >= options_.stall_until);
 }
 
@@ -81,7 +87,8 @@ TimeNs Channel::arrival_time(size_t bytes) {
 }
 
 void Channel::cut(TimeNs at) {
-  if (at < cut_at_) cut_at_ = at;
+  cut_at_ = std::min(cut_at_, at);
+  arrivals_until_ = std::min(arrivals_until_, at);
   world_->wake(from_, at);
   world_->wake(to_, at);
 }
@@ -89,7 +96,7 @@ void Channel::cut(TimeNs at) {
 bool Channel::can_send(size_t payload_bytes) {
   said_yes_ = false;
   const TimeNs now = world_->now();
-  if (sender_closed_ || now < options_.up_at || is_cut() || now < refuse_until_) return false;
+  if (sender_closed_ || now < up_at_ || is_cut() || now < refuse_until_) return false;
   if (random_.chance(options_.refuse_percent)) {
     refuse_until_ = now + random_.spread(100, 50'000);
     world_->wake(from_, refuse_until_);
@@ -108,13 +115,14 @@ void Channel::send(const wire::Header& header, const std::byte* payload,
   said_yes_ = false;
   world_->sending(from_, to_, header);
   Outgoing message{.header = header, .payload = payload, .own = {}, .publication = publication};
+  if (lie_ != nullptr) tell_lie(&message);
   if (!mutate(&message)) accept(std::move(message));
 }
 
 void Channel::close_sender(const wire::Header& goodbye) {
   if (sender_closed_) return;
-  const bool is_up = world_->now() >= options_.up_at && !is_cut();
-  if (is_up) {
+  const bool can_say = is_up() && !is_cut();
+  if (can_say) {
     world_->sending(from_, to_, goodbye);
     Outgoing message;
     message.header = goodbye;
@@ -122,7 +130,51 @@ void Channel::close_sender(const wire::Header& goodbye) {
   }
   flush_and_end();
   sender_closed_ = true;
-  if (is_up) end_at_ = arrival_time(0);
+  if (can_say) end_at_ = arrival_time(0);
+}
+
+void Channel::die(bool loses) {
+  if (sender_closed_) return;
+  sender_closed_ = died_ = true;
+  if (!is_up()) {  // it never will be, which only others can tell
+    up_at_ = kNever;
+    return;
+  }
+  forget_unsent();
+  if (loses) arrivals_until_ = std::min(arrivals_until_, world_->now());
+  if (!is_cut()) end_at_ = arrival_time(0);
+}
+
+void Channel::tell_lie(Outgoing* message) {
+  wire::Header& header = message->header;
+  if (lie_->told_at != kNever) return;
+  const bool is_data = header.type == wire::MessageType::kData;
+  const bool is_credit = header.type == wire::MessageType::kCredit;
+  if (lie_->kind == BadMessage::kCredits ? !is_credit : !is_data) return;
+  if (lie_->spared > 0) {
+    --lie_->spared;
+    return;
+  }
+  lie_->told_at = world_->now();
+  switch (lie_->kind) {
+    case BadMessage::kFingerprint: header.fingerprint ^= 1u << random_.between(0, 31); break;
+    case BadMessage::kStep: ++header.step; break;
+    case BadMessage::kChunk: ++header.chunk; break;
+    case BadMessage::kMessageBytes: header.message_bytes += random_.spread(1, 100'000); break;
+    case BadMessage::kPayloadBytes: {
+      const auto bytes = static_cast<uint32_t>(random_.spread(1, kSimMaxPayload));
+      message->own.assign(bytes, std::byte{0x55});
+      message->publication = nullptr;
+      header.payload_bytes = bytes == header.payload_bytes ? bytes - 1 : bytes;
+      break;
+    }
+    case BadMessage::kSequenceAhead: header.sequence += random_.spread(1, 1'000'000); break;
+    case BadMessage::kSequenceBehind: header.sequence -= random_.spread(1, 1'000'000); break;
+    case BadMessage::kCredits: header.chunk += random_.spread(1, 1'000'000); break;
+    case BadMessage::kLane: header.lane ^= 1u << random_.between(0, 7); break;
+    case BadMessage::kGroup: ++header.group; break;
+    case BadMessage::kEpoch: --header.epoch; break;
+  }
 }
 
 // Makes the message's payload its own, so that it can be changed, or sent later.
@@ -227,6 +279,7 @@ void Channel::release(uint64_t token) {
       hash_of(out.bytes.data(), out.bytes.size()) != out.hash) {
     complain("the receiver has written into a payload");
   }
+  if (options_.mutant == Mutant::kReleaseLost && mutant_seen_++ == options_.mutant_after) return;
   spoil(out.bytes.data(), out.bytes.size(), token);
   out.used = false;
   --unreleased_;

@@ -6,6 +6,7 @@
 // that changes before sent() counts it, goes to World::complain().
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "sim/fault.h"
 #include "sim/random.h"
 #include "transport/link.h"
 
@@ -43,8 +45,9 @@ enum class Mutant : uint8_t {
   kSlotReusedEarly,   // a shared slot is given to a new payload while readers still need it
   kCreditLost,        // one kCredit is never delivered
   kAnnouncementLost,  // one kAnnounce is never delivered
+  kReleaseLost,       // one release() does nothing
 };
-inline constexpr int kMutants = 13;
+inline constexpr int kMutants = 14;
 const char* name_of(Mutant mutant);
 
 struct ChannelOptions {
@@ -65,6 +68,15 @@ struct ChannelOptions {
   Mutant mutant = Mutant::kNone;
   int mutant_after = 0;  // messages of the kind concerned that are spared
 };
+
+// One message of a process whose header is made to say what no call would.
+struct Lie {
+  BadMessage kind = BadMessage::kFingerprint;
+  size_t spared = 0;  // messages of the kind concerned
+  TimeNs told_at = kNever;
+};
+
+inline constexpr size_t kSimMaxPayload = 256 * 1024;
 
 class Channel {
  public:
@@ -92,12 +104,31 @@ class Channel {
   size_t unreleased() const { return unreleased_; }
   void wake_sender(TimeNs at) { world_->wake(from_, at); }
 
+  bool is_up() const { return world_->now() >= up_at_; }
+
   // Nothing that has not arrived by then ever does.
   void cut(TimeNs at);
   bool is_cut() const { return world_->now() >= cut_at_; }
 
-  // When the receiver learns that the sender has closed; kNever while it has not.
-  TimeNs end_at() const { return end_at_; }
+  // The same as of now, and nobody is told.
+  void drop() {
+    if (!dropped_) arrivals_until_ = std::min(arrivals_until_, world_->now());
+    dropped_ = true;
+  }
+
+  // The sender's process is gone. What it had written still arrives, unless it `loses` that.
+  void die(bool loses);
+  bool has_died() const { return died_; }
+
+  // The receiver's process is: a connection that is not up never will be.
+  void reader_died() {
+    if (!is_up()) up_at_ = kNever;
+  }
+
+  // When the receiver learns that the sender has closed, or has died; kNever while it has not.
+  TimeNs end_at() const { return dropped_ && end_at_ > arrivals_until_ ? kNever : end_at_; }
+
+  void set_lie(Lie* lie) { lie_ = lie; }
 
  protected:
   // A payload to be sent once more or later than it came has its bytes in `own`.
@@ -113,6 +144,7 @@ class Channel {
   virtual bool has_room(size_t payload_bytes) = 0;
   virtual void accept(Outgoing message) = 0;
   virtual void flush_and_end() = 0;  // what cannot leave now never does
+  virtual void forget_unsent() {}    // what has not left never does
   virtual void released(uint64_t /*slot_use*/) {}
 
   // Copies a payload that the receiver may look at until it releases the token.
@@ -129,8 +161,12 @@ class Channel {
   const int to_;
   const ChannelOptions options_;
   Random random_;
+  TimeNs up_at_;
   TimeNs cut_at_ = kNever;
+  TimeNs arrivals_until_ = kNever;  // what would arrive later never does
   TimeNs end_at_ = kNever;
+  bool died_ = false;
+  bool dropped_ = false;
   bool sender_closed_ = false;
   bool receiver_closed_ = false;
 
@@ -143,6 +179,7 @@ class Channel {
   };
 
   bool mutate(Outgoing* message);  // whether it has been taken
+  void tell_lie(Outgoing* message);
 
   TimeNs last_arrival_ = 0;
   TimeNs refuse_until_ = 0;
@@ -150,6 +187,7 @@ class Channel {
   size_t yes_bytes_ = 0;
   int mutant_seen_ = 0;
   bool mutant_done_ = false;
+  Lie* lie_ = nullptr;
   std::unique_ptr<Outgoing> kept_;     // the first of two to be swapped, or an earlier payload
   std::vector<HandedOut> handed_out_;  // by token - 1
   size_t unreleased_ = 0;

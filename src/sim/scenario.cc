@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "engine/engine.h"
+#include "sim/draw_faults.h"
 
 namespace ciuic::sim {
 namespace {
@@ -61,30 +62,6 @@ Call draw_call(Random* random, const plan::Layout& layout) {
   return call;
 }
 
-GroupScenario draw_group(Random* random, std::vector<int> processes, int calls) {
-  GroupScenario group;
-  group.processes = std::move(processes);
-  group.layout = draw_layout(random, static_cast<int>(group.processes.size()));
-  group.window = static_cast<int>(random->spread(1, 8));
-  group.first_sequence = random->chance(50) ? 0 : 0u - static_cast<uint32_t>(random->spread(1, 40));
-  // Half of the groups repeat few kinds of calls, as a training loop does: fast ranks then run far
-  // ahead of slow ones.
-  const bool repeats = random->chance(50);
-  std::vector<Call> kinds;
-  for (int i = 0; i < 3; ++i) kinds.push_back(draw_call(random, group.layout));
-  for (int i = 0; i < calls; ++i) {
-    if (!repeats) {
-      group.calls.push_back(draw_call(random, group.layout));
-      continue;
-    }
-    Call call = kinds[random->next() % kinds.size()];
-    call.values.seed = random->next();
-    if (random->chance(20)) call.root = static_cast<int>(random->next() % group.layout.size());
-    group.calls.push_back(std::move(call));
-  }
-  return group;
-}
-
 Pace draw_pace(Random* random) {
   Pace pace;
   pace.step_min = random->spread(50, 500);
@@ -117,6 +94,30 @@ std::vector<int> draw_members(Random* random, int processes) {
 
 }  // namespace
 
+GroupScenario draw_group(Random* random, std::vector<int> processes, int calls) {
+  GroupScenario group;
+  group.processes = std::move(processes);
+  group.layout = draw_layout(random, static_cast<int>(group.processes.size()));
+  group.window = static_cast<int>(random->spread(1, 8));
+  group.first_sequence = random->chance(50) ? 0 : 0u - static_cast<uint32_t>(random->spread(1, 40));
+  // Half of the groups repeat few kinds of calls, as a training loop does: fast ranks then run far
+  // ahead of slow ones.
+  const bool repeats = random->chance(50);
+  std::vector<Call> kinds;
+  for (int i = 0; i < 3; ++i) kinds.push_back(draw_call(random, group.layout));
+  for (int i = 0; i < calls; ++i) {
+    if (!repeats) {
+      group.calls.push_back(draw_call(random, group.layout));
+      continue;
+    }
+    Call call = kinds[random->next() % kinds.size()];
+    call.values.seed = random->next();
+    if (random->chance(20)) call.root = static_cast<int>(random->next() % group.layout.size());
+    group.calls.push_back(std::move(call));
+  }
+  return group;
+}
+
 std::string Call::text() const {
   const std::string what =
       random_plan != nullptr
@@ -134,24 +135,49 @@ std::string Scenario::text() const {
                         group.processes.size(), group.layout.hosts(), group.window,
                         group.first_sequence, group.calls.size());
   }
-  if (fault == Fault::kStopped) text += fmt::format("; {} stops at {} ns", victim, fault_at);
-  if (fault == Fault::kCut) {
-    text += fmt::format("; {} and {} are cut off at {} ns", victim, other_victim, fault_at);
-  }
+  text += fmt::format("; time-out {} ms{}", timeout_ms, is_arbitrated ? "" : ", no control plane");
+  for (const Fault& fault : faults) text += "; " + fault.text();
+  if (shrinks && !faults.empty()) text += "; survivors go on";
+  if (bug != Bug::kNone) text += fmt::format("; bug {}", name_of(bug));
   return text;
+}
+
+bool Scenario::has(FaultKind kind) const {
+  return std::any_of(faults.begin(), faults.end(),
+                     [kind](const Fault& fault) { return fault.kind == kind; });
+}
+
+bool look_alike(const Call& a, const Call& b) {
+  if (a.random_plan != nullptr || b.random_plan != nullptr) return true;  // cannot be told
+  if (a.operation != b.operation) return false;
+  if (a.operation == plan::Operation::kBarrier) return true;
+  const bool reduces =
+      a.operation == plan::Operation::kAllReduce || a.operation == plan::Operation::kReduce;
+  return a.values.dtype == b.values.dtype && a.count == b.count &&
+         (!reduces || a.values.op == b.values.op) &&
+         (!plan::has_root(a.operation) || a.root == b.root);
+}
+
+// Small groups are the most frequent.
+static int draw_size(Random* random, const ScenarioOptions& options) {
+  const int64_t size = random->spread(options.ranks_min, options.ranks_max);
+  if (random->chance(15)) return static_cast<int>(size);
+  return static_cast<int>(std::min(size, random->spread(options.ranks_min, options.ranks_max)));
 }
 
 Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options) {
   Random random(seed);
   Scenario scenario;
   scenario.seed = seed;
-  const int processes = static_cast<int>(random.spread(options.ranks_min, options.ranks_max));
+  const int processes = draw_size(&random, options);
   for (int process = 0; process < processes; ++process) {
     scenario.paces.push_back(draw_pace(&random));
   }
   std::vector<int> all(processes);
   for (int process = 0; process < processes; ++process) all[process] = process;
-  const int calls = static_cast<int>(random.spread(1, options.calls_max));
+  // Large groups cost by the square.
+  const int most = std::max(2, options.calls_max * 12 / std::max(12, processes * processes / 12));
+  const int calls = static_cast<int>(random.spread(1, std::min(most, options.calls_max)));
   scenario.groups.push_back(draw_group(&random, all, calls));
   if (random.chance(40)) {
     scenario.groups.push_back(draw_group(&random, draw_members(&random, processes), calls));
@@ -160,14 +186,8 @@ Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options) {
   network.latency_max = random.spread(100, 100'000);
   if (random.chance(30)) network.stall_percent = network.refuse_percent = network.late_percent = 0;
   network.stream_percent = random.chance(50) ? 0 : static_cast<int>(random.between(0, 100));
-  if (processes > 1 && random.chance(options.fault_percent)) {
-    scenario.fault = random.chance(50) ? Fault::kStopped : Fault::kCut;
-    scenario.fault_at = random.spread(1000, 3'000'000);
-    scenario.victim = static_cast<int>(random.next() % processes);
-    scenario.other_victim =
-        (scenario.victim + 1 + static_cast<int>(random.next() % (processes - 1))) % processes;
-    scenario.timeout_ms = random.spread(10, 60);
-  }
+  scenario.is_arbitrated = random.chance(90);
+  draw_faults(&random, options, &scenario);
   return scenario;
 }
 

@@ -11,6 +11,8 @@
 #include "ciuic/dtype.h"
 #include "plan/layout.h"
 #include "plan/registry.h"
+#include "sim/bug.h"
+#include "sim/fault.h"
 #include "sim/random_plan.h"
 #include "sim/sim_network.h"
 #include "sim/values.h"
@@ -26,11 +28,15 @@ struct Call {
   int64_t count = 0;
   size_t chunk_bytes = 4096;
   bool in_place = false;
-  bool is_chosen = false;  // by the tuner, instead of `algorithm` and `chunk_bytes`
+  bool is_chosen = false;   // by the tuner, instead of `algorithm` and `chunk_bytes`
+  int64_t timeout_ms = -1;  // -1: the communicator's
   std::shared_ptr<const RandomPlan> random_plan;  // instead of an operation
 
   std::string text() const;
 };
+
+// Whether errors show the two as different calls.
+bool look_alike(const Call& a, const Call& b);
 
 struct GroupScenario {
   std::vector<int> processes;  // by rank
@@ -52,10 +58,10 @@ struct Pace {
   bool closes_early = false;  // a group as soon as its own operations have ended
 };
 
-enum class Fault : uint8_t {
-  kNone = 0,
-  kStopped,  // a process steps no more
-  kCut,      // the connections between two processes end
+// The control plane's lines, and how soon its threads step.
+struct ControlPace {
+  TimeNs latency_max = 50'000;
+  TimeNs step_max = 20'000;
 };
 
 struct Scenario {
@@ -63,23 +69,37 @@ struct Scenario {
   std::vector<Pace> paces;  // by process
   std::vector<GroupScenario> groups;
   NetworkOptions network;
-  int64_t timeout_ms = 1000;
+  ControlPace control;
+  int64_t timeout_ms = 1000;  // of the communicators
 
-  Fault fault = Fault::kNone;
-  TimeNs fault_at = 0;
-  int victim = 0;
-  int other_victim = 0;
+  // Without, the groups have no control plane, and each rank goes by its own causes.
+  bool is_arbitrated = true;
 
+  // There is far more time than the calls need, so that only a fault makes one late.
+  bool is_patient = false;
+
+  // After an error the survivors make a new group and go on.
+  bool shrinks = false;
+
+  std::vector<Fault> faults;
+  Bug bug = Bug::kNone;
+
+  bool has(FaultKind kind) const;
+  bool records_calls() const { return has(FaultKind::kCallsOtherwise); }
   std::string text() const;
 };
 
 struct ScenarioOptions {
   int ranks_min = 1;
-  int ranks_max = 12;
-  int fault_percent = 25;
+  int ranks_max = 64;
+  int fault_percent = 80;
   int calls_max = 40;
+  FaultKind only = FaultKind::kNone;  // this kind of fault alone, in every run
 };
 
 Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options);
+
+// A group like those that are drawn; `processes` by rank.
+GroupScenario draw_group(Random* random, std::vector<int> processes, int calls);
 
 }  // namespace ciuic::sim

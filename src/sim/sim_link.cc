@@ -12,20 +12,27 @@ bool SimLink::progress() {
   bool moved = out_->push();
   moved = in_->pull() || moved;
   moved = in_->has_arrivals() || moved;
-  if (!status_.ok()) return moved;
+  if (!status_.ok() || config_.is_blind) return moved;
   const TimeNs now = world_->now();
-  const bool ended = config_.end_is_loss && now >= in_->end_at() && !in_->has_arrivals();
+  const bool ended =
+      (config_.end_is_loss || in_->has_died()) && now >= in_->end_at() && !in_->has_arrivals();
   if (!ended && !out_->is_cut() && !in_->is_cut()) return moved;
   if (seen_loss_at_ == kNever) {
     seen_loss_at_ = now + config_.notice;
     out_->wake_sender(seen_loss_at_);
   }
   if (now < seen_loss_at_) return moved;
-  // A peer that closes has received what it was sent, so all of that has left.
+  // A peer that closes has received what it was sent, and one that dies is done with it.
   if (ended) out_->complete(kNever);
-  status_ = {StatusCode::kPeerLost, fmt::format("the connection to rank {} {}", config_.peer,
-                                                ended ? "was closed by it" : "was cut")};
+  const char* how = "is lost: the connection was cut";
+  if (ended)
+    how = in_->has_died() ? "is gone: its process has ended" : "has closed its communicator";
+  status_ = {StatusCode::kPeerLost, fmt::format("rank {} {}", config_.peer, how)};
   return true;
+}
+
+void SimLink::peer_gone(const Status& why) {
+  if (!closed_ && status_.ok() && !config_.is_blind && !out_->is_up()) status_ = why;
 }
 
 bool SimLink::can_send(size_t payload_bytes) {

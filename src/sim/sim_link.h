@@ -16,9 +16,8 @@ struct SimLinkConfig {
   int peer = 0;              // rank in the group, for messages
   TimeNs notice = 0;         // from a cut, or the peer's close, until status() says so
   bool end_is_loss = false;  // whether the peer's close shows in status(), as it does on a socket
+  bool is_blind = false;     // planted: it never sees that the peer is gone
 };
-
-inline constexpr size_t kSimMaxPayload = 256 * 1024;
 
 class SimLink final : public transport::Link {
  public:
@@ -38,6 +37,7 @@ class SimLink final : public transport::Link {
   bool receive(transport::Arrival* arrival) override;
   void place(std::byte* destination) override { in_->place(destination); }
   void release(uint64_t token) override { in_->release(token); }
+  void peer_gone(const Status& why) override;
   void close() override;
   size_t buffer_bytes() const override { return 0; }
 

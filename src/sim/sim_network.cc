@@ -9,8 +9,8 @@
 
 namespace ciuic::sim {
 
-SimNetwork::SimNetwork(uint64_t seed, int processes, NetworkOptions options)
-    : options_(options), random_(seed), last_step_(processes) {}
+SimNetwork::SimNetwork(uint64_t seed, int actors, NetworkOptions options)
+    : options_(options), random_(seed), last_step_(actors) {}
 
 SimNetwork::~SimNetwork() = default;
 
@@ -59,13 +59,13 @@ ChannelOptions SimNetwork::draw(int from, int to, bool stream) {
   options.ps_per_byte = random_.spread(20, 20'000);
   options.queue_messages = static_cast<size_t>(random_.spread(1, 16));
   if (random_.chance(options_.stall_percent)) {
-    options.stall_from = random_.spread(1, 2'000'000);
+    options.stall_from = now_ + random_.spread(1, 2'000'000);
     options.stall_until = options.stall_from + random_.spread(1, 5'000'000);
   }
   if (random_.chance(options_.refuse_percent)) {
     options.refuse_percent = static_cast<int>(random_.between(1, 30));
   }
-  if (random_.chance(options_.late_percent)) options.up_at = random_.spread(1, 3'000'000);
+  if (random_.chance(options_.late_percent)) options.up_at = now_ + random_.spread(1, 3'000'000);
   if (stream) {
     options.socket_bytes = static_cast<size_t>(random_.spread(64, 128 * 1024));
     // Only a message that fits into the socket's buffer can be read as a whole.
@@ -86,9 +86,9 @@ ChannelOptions SimNetwork::draw(int from, int to, bool stream) {
   return options;
 }
 
-std::shared_ptr<Channel> SimNetwork::make(int from, int to, bool stream,
+std::shared_ptr<Channel> SimNetwork::make(uint32_t group, int from, int to, bool stream,
+                                          const ChannelOptions& options,
                                           std::shared_ptr<SlotPool> pool) {
-  const ChannelOptions options = draw(from, to, stream);
   std::shared_ptr<Channel> channel;
   if (stream) {
     channel = std::make_shared<StreamChannel>(this, from, to, options, random_.split());
@@ -96,7 +96,7 @@ std::shared_ptr<Channel> SimNetwork::make(int from, int to, bool stream,
     channel =
         std::make_shared<SlotChannel>(this, from, to, options, random_.split(), std::move(pool));
   }
-  connections_.push_back({from, to, channel});
+  connections_.push_back({group, from, to, stream, channel});
   return channel;
 }
 
@@ -113,13 +113,17 @@ void SimNetwork::connect(uint32_t group, uint32_t epoch, const std::vector<int>&
   for (int a = 0; a < size; ++a) {
     for (int b = a + 1; b < size; ++b) {
       const bool stream = host_of[a] != host_of[b] || random_.chance(options_.stream_percent);
-      const auto there = make(processes[a], processes[b], stream, pools[a]);
-      const auto back = make(processes[b], processes[a], stream, pools[b]);
+      const ChannelOptions options = draw(processes[a], processes[b], stream);
+      ChannelOptions back_options = draw(processes[b], processes[a], stream);
+      back_options.up_at = options.up_at;
+      const auto there = make(group, processes[a], processes[b], stream, options, pools[a]);
+      const auto back = make(group, processes[b], processes[a], stream, back_options, pools[b]);
       SimLinkConfig config;
       config.transport = stream ? "sim_stream" : "sim_slots";
       config.group = group;
       config.epoch = epoch;
       config.end_is_loss = stream;
+      config.is_blind = options_.is_blind;
       config.peer = b;
       config.notice = random_.spread(1, 500'000);
       links_[a][b] = std::make_unique<SimLink>(this, config, there, back);
@@ -134,11 +138,35 @@ std::vector<std::unique_ptr<transport::Link>> SimNetwork::take_links(int rank) {
   return std::move(links_[rank]);
 }
 
-void SimNetwork::cut(int process, int other, TimeNs at) {
+static bool joins(int from, int to, int process, int other) {
+  if (other < 0) return from == process || to == process;
+  return (from == process && to == other) || (from == other && to == process);
+}
+
+void SimNetwork::cut(int process, int other) {
   for (const Connection& connection : connections_) {
-    const bool there = connection.from == process && connection.to == other;
-    const bool back = connection.from == other && connection.to == process;
-    if (there || back) connection.channel->cut(at);
+    if (joins(connection.from, connection.to, process, other)) connection.channel->cut(now_);
+  }
+}
+
+void SimNetwork::drop(int process, int other) {
+  for (const Connection& connection : connections_) {
+    if (connection.stream && joins(connection.from, connection.to, process, other)) {
+      connection.channel->drop();
+    }
+  }
+}
+
+void SimNetwork::die(int process, bool loses) {
+  for (const Connection& connection : connections_) {
+    if (connection.from == process) connection.channel->die(loses);
+    if (connection.to == process) connection.channel->reader_died();
+  }
+}
+
+void SimNetwork::set_lie(uint32_t group, int process, Lie* lie) {
+  for (const Connection& connection : connections_) {
+    if (connection.group == group && connection.from == process) connection.channel->set_lie(lie);
   }
 }
 

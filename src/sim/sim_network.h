@@ -34,11 +34,14 @@ struct NetworkOptions {
   int mutant_from = -1;
   int mutant_to = -1;
   int mutant_after = 0;
+
+  bool is_blind = false;  // planted: no link sees that its peer is gone
 };
 
 class SimNetwork final : public World {
  public:
-  SimNetwork(uint64_t seed, int processes, NetworkOptions options);
+  // `actors`: who may be woken; processes are the first of them.
+  SimNetwork(uint64_t seed, int actors, NetworkOptions options);
   ~SimNetwork() override;
 
   // World
@@ -54,8 +57,14 @@ class SimNetwork final : public World {
   // The links of one rank of the group connected last; to be taken once.
   std::vector<std::unique_ptr<transport::Link>> take_links(int rank);
 
-  // Cuts every connection between two processes.
-  void cut(int process, int other, TimeNs at);
+  // What becomes of every connection between two processes; of one with all others, where `other`
+  // is negative. Only streams can be dropped: memory that is shared stays shared.
+  void cut(int process, int other);
+  void drop(int process, int other);
+  void die(int process, bool loses);
+
+  // The process's messages in a group.
+  void set_lie(uint32_t group, int process, Lie* lie);
 
   // Moves the clock to the next wake. False: nothing will ever happen again.
   bool next(int* process);
@@ -80,8 +89,10 @@ class SimNetwork final : public World {
     }
   };
   struct Connection {
+    uint32_t group = 0;
     int from = 0;
     int to = 0;
+    bool stream = false;
     std::shared_ptr<Channel> channel;
   };
   struct LastStep {
@@ -90,7 +101,8 @@ class SimNetwork final : public World {
   };
 
   ChannelOptions draw(int from, int to, bool stream);
-  std::shared_ptr<Channel> make(int from, int to, bool stream, std::shared_ptr<SlotPool> pool);
+  std::shared_ptr<Channel> make(uint32_t group, int from, int to, bool stream,
+                                const ChannelOptions& options, std::shared_ptr<SlotPool> pool);
 
   const NetworkOptions options_;
   Random random_;

@@ -27,6 +27,9 @@ struct Outcome {
   uint64_t steps = 0;
   int operations_ok = 0;     // counted on every rank
   int operations_ended = 0;  // in an error
+  int survivor_groups = 0;
+  std::vector<bool> happened;       // by fault of the scenario
+  std::vector<std::string> errors;  // that groups have ended with
 
   bool ok() const { return failures.empty(); }
 };

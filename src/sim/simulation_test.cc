@@ -44,14 +44,29 @@ TEST(Simulation, WithoutFaults) {
   EXPECT_EQ(totals.ended, 0);
 }
 
-TEST(Simulation, WithStoppedRanksAndCutLinks) {
+TEST(Simulation, WithFaultsOfAnyKind) {
   ScenarioOptions options;
   options.fault_percent = 100;
   options.ranks_min = 2;
-  options.ranks_max = 8;
-  const Totals totals = run(2000, 150, options);
-  EXPECT_GT(totals.ok, 100);
-  EXPECT_GT(totals.ended, 100);
+  options.ranks_max = 12;
+  const Totals totals = run(2000, 300, options);
+  EXPECT_GT(totals.ok, 1000);
+  EXPECT_GT(totals.ended, 1000);
+}
+
+// Each kind comes about, and most of them end operations in an error.
+TEST(Simulation, WithEachKindOfFault) {
+  for (int number = 1; number < kFaultKinds; ++number) {
+    ScenarioOptions options;
+    options.fault_percent = 100;
+    options.ranks_min = 2;
+    options.ranks_max = 8;
+    options.only = static_cast<FaultKind>(number);
+    const Totals totals = run(7000, 25, options);
+    EXPECT_GT(totals.ok, 0) << name_of(options.only);
+    const bool is_harmless = options.only == FaultKind::kExited;
+    EXPECT_GT(totals.ended, is_harmless ? -1 : 0) << name_of(options.only);
+  }
 }
 
 TEST(Simulation, OneRank) {

@@ -83,7 +83,7 @@ void SlotChannel::accept(Outgoing message) {
 }
 
 bool SlotChannel::has_arrivals() const {
-  return !lines_.empty() && lines_.front().at <= std::min(world_->now(), cut_at_);
+  return !lines_.empty() && lines_.front().at <= std::min(world_->now(), arrivals_until_);
 }
 
 bool SlotChannel::pull() {

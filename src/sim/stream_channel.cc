@@ -85,13 +85,17 @@ bool StreamChannel::write() {
 
 void StreamChannel::flush_and_end() {
   push();
+  forget_unsent();
+}
+
+void StreamChannel::forget_unsent() {
   while (!messages_.empty() && messages_.back().written == 0) messages_.pop_back();
   unwritten_ = std::min(unwritten_, messages_.size());
   completions_.clear();
 }
 
 void StreamChannel::arrive() {
-  while (!pieces_.empty() && pieces_.front().at <= std::min(world_->now(), cut_at_)) {
+  while (!pieces_.empty() && pieces_.front().at <= std::min(world_->now(), arrivals_until_)) {
     arrived_end_ = pieces_.front().end;
     pieces_.pop_front();
   }
@@ -101,7 +105,7 @@ bool StreamChannel::has_arrivals() const {
   if (messages_.empty()) return false;
   const Message& message = messages_.front();
   if (arrived_end_ >= message.begin + message.total) return true;
-  return !pieces_.empty() && pieces_.front().at <= std::min(world_->now(), cut_at_);
+  return !pieces_.empty() && pieces_.front().at <= std::min(world_->now(), arrivals_until_);
 }
 
 void StreamChannel::consume(size_t bytes) {

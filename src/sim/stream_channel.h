@@ -52,6 +52,7 @@ class StreamChannel final : public Channel {
   bool has_room(size_t payload_bytes) override;
   void accept(Outgoing message) override;
   void flush_and_end() override;
+  void forget_unsent() override;
   bool write();
   void arrive();
   void consume(size_t bytes);
