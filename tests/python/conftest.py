@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A context of one rank: every collective is a local copy."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ciuic import CiuicContext
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # recordings.py
 
 _OF_LAUNCHERS = ("RANK", "OMPI_", "PMI_", "SLURM_", "LOCAL_", "WORLD_SIZE", "CIUIC_", "MASTER_")
 

@@ -16,6 +16,7 @@ _STOPPED = {"T": "is stopped (SIGSTOP, or Ctrl-Z)", "t": "is stopped by a debugg
 # In the order in which they are told: causes first.
 KINDS = (
     "killed",
+    "died",
     "stopped",
     "mismatch",
     "left",
@@ -28,8 +29,6 @@ KINDS = (
     "incomplete",
     "clocks",
 )
-
-_VICTIM_STATUSES = ("peer_lost", "aborted", "mismatch", "timeout")
 
 
 @dataclass(frozen=True)
@@ -74,19 +73,31 @@ def _of_processes(job: Job) -> Iterator[Finding]:
         if recording.state in _STOPPED and recording.exit_code is None:
             text = f"{who} {_STOPPED[recording.state]}, {_whereabouts(recording)}"
             yield Finding("stopped", text, ranks=rank)
-        if recording.state in ("X", "Z") and recording.exit_code is None and _has_open(recording):
-            text = f"{who} has ended, {_whereabouts(recording)}"
-            yield Finding("ended", text, ranks=rank)
-        if recording.exit_code is not None and (recording.exit_code or _has_open(recording)):
-            killed = recording.exit_code > 128
-            text = f"{who} {words.exit_of(recording.exit_code)}, {_whereabouts(recording)}"
-            yield Finding("killed" if killed else "ended", text, ranks=rank)
+        if (how := _end_of(recording)) is not None:
+            text = f"{who} {how}, {_whereabouts(recording)}"
+            yield Finding(_kind_of_end(recording), text, ranks=rank)
         if not recording.groups:
             text = f"{who} has joined no group: it is still joining its first one, or could not"
             yield Finding("no_group", text, ranks=rank)
         if recording.groups_lost:
             text = f"{who} had {recording.groups_lost} groups more than can be recorded at once"
             yield Finding("incomplete", text, ranks=rank)
+
+
+def _end_of(recording: Recording) -> str | None:
+    """How the process ended, where it did not end well."""
+    if recording.exit_code is not None:
+        bad = recording.exit_code != 0 or _has_open(recording)
+        return words.exit_of(recording.exit_code) if bad else None
+    return "has ended" if recording.state in ("X", "Z") and _has_open(recording) else None
+
+
+def _kind_of_end(recording: Recording) -> str:
+    if recording.exit_code is not None and recording.exit_code > 128:
+        return "killed"
+    # After an error of a group a process ends because of it.
+    failed = any(group.failed_ns is not None for group in recording.groups)
+    return "ended" if failed else "died"
 
 
 def _name(recording: Recording) -> str:
@@ -113,6 +124,8 @@ def _whereabouts(recording: Recording) -> str:
     place = f"{operation_words(last.sequence, last)}{of}"
     if within:
         return f"in {place}"
+    if last.status != "ok":
+        return f"in {place} when its group failed"
     return f"after {place}{_ago(recording, last.ended_ns)}"
 
 

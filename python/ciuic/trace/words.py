@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 def ranks(numbers: Iterable[int]) -> str:
-    """``rank 3``, ``ranks 0 and 2``, ``ranks 0, 1, 4 to 7``."""
+    """``rank 3``, ``ranks 0 and 2``, ``ranks 0, 1 and 4 to 7``."""
     runs: list[tuple[int, int]] = []
     for number in sorted(set(numbers)):
         if runs and runs[-1][1] == number - 1:
@@ -23,9 +23,7 @@ def ranks(numbers: Iterable[int]) -> str:
             parts += [str(number) for number in range(first, last + 1)]
     if len(parts) == 1:
         return f"rank{'' if runs[0][0] == runs[-1][1] else 's'} {parts[0]}"
-    if len(parts) == 2:
-        return f"ranks {parts[0]} and {parts[1]}"
-    return f"ranks {', '.join(parts)}"
+    return f"ranks {', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def seconds(nanoseconds: float) -> str:
