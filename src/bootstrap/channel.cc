@@ -125,6 +125,8 @@ Status Channel::write_out() {
       if (*taken) out_begin_ += record.size();
       Result<size_t> sent = tls_->flush(fd_.get(), &writable);
       if (!sent.ok()) return sent.status();
+      // TLS may first want the rest of what the peer is saying to it.
+      if (!*taken && *sent == 0) return {};
     } else {
       Result<size_t> count = posix::send_some(fd_.get(), rest.data(), rest.size());
       if (!count.ok()) return count.status();

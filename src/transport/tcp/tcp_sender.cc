@@ -91,9 +91,12 @@ bool TcpSender::abandon() {
 Result<bool> TcpSender::flush_encrypted(int fd, bool* writable) {
   bool moved = false;
   while (!empty() && *writable) {
+    const uint64_t before = tls_->produced();
     CIUIC_RETURN_IF_ERROR(encrypt());
     Result<size_t> went = tls_->flush(fd, writable);
     if (!went.ok()) return went.status();
+    // TLS may first want the rest of what the peer is saying to it.
+    if (*went == 0 && tls_->produced() == before) break;
     moved = moved || *went > 0;
     const uint64_t flushed = tls_->flushed();
     while (sent_ != encrypted_ && queue_[sent_ % kQueue].encrypted_end <= flushed) ++sent_;
