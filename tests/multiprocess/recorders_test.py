@@ -37,14 +37,15 @@ def living(pids: list[int]) -> Job:
     return merge(parse(d, f"process {pid}") for pid in pids for d in dumps_of_process(pid))
 
 
-def until(pids: list[int], *kinds: str) -> None:
-    """Reads the processes until all these findings are there."""
+def until(pids: list[int], *kinds: str, waited_s: float = 0) -> None:
+    """Reads the processes until all these findings are there, one of them of such a wait."""
     deadline = time.monotonic() + DEADLINE_S
     seen: list[str] = []
     while time.monotonic() < deadline:
         found = diagnose(living(pids))
         seen = [finding.text for finding in found]
-        if set(kinds) <= {finding.kind for finding in found}:
+        waited_ns = max((finding.waited_ns for finding in found), default=0)
+        if set(kinds) <= {finding.kind for finding in found} and waited_ns >= waited_s * 1e9:
             return
         time.sleep(0.02)
     pytest.fail(f"no {kinds} in {seen}")
@@ -151,6 +152,20 @@ def test_a_late_rank_is_named(launched: Any, tmp_path: Path) -> None:
     job = merge(of_paths([dumps]))
     called = {rank: o.called_ns for rank, o in job.groups[0].calls(5).items()}
     assert max(called, key=lambda rank: called[rank] or 0) == 1
+
+
+def test_who_interrupts_a_job_that_hangs_is_told_of_whom_it_waited_for(
+    launched: Any, tmp_path: Path
+) -> None:
+    launcher, pids = launched("late", str(tmp_path / "never"))
+    until(pids, "behind", waited_s=1.1)
+    launcher.send_signal(signal.SIGINT)
+    out, _ = launcher.communicate(timeout=DEADLINE_S)
+    assert launcher.returncode == 130
+    said = r"^ciuic run: rank 1 (had not called|closed its communicator and did not call) operation"
+    assert re.search(said + r" 5 \(all_reduce, float32, 1000 elements, sum\), which ", out, re.M), (
+        out
+    )
 
 
 def test_calls_that_differ_are_named(ciuic_run: Any, tmp_path: Path) -> None:

@@ -60,6 +60,18 @@ def test_a_rank_that_is_still_in_an_earlier_operation() -> None:
     assert "for 20.0 s, and has ended on rank 0" in said[0]
 
 
+def test_ranks_that_are_behind_together_are_told_of_together() -> None:
+    ended = [operation(0, at=80 * S)]
+    job = job_of([*ended, operation(1, at=90 * S, took=None)], *[ended] * 9, [])
+    assert texts(job) == [
+        "ranks 1 to 9 have not called operation 1 (all_reduce, float32, 1048576 elements, sum), "
+        "which rank 0 has been in for 10.0 s; their last was 0 (all_reduce, float32, 1048576 "
+        "elements, sum), which ended at most 20.0 s ago",
+        "rank 10 has not called operation 1 (all_reduce, float32, 1048576 elements, sum), which "
+        "rank 0 has been in for 10.0 s; it has called none since it joined, 95.0 s ago",
+    ]
+
+
 def test_calls_that_differ() -> None:
     same = [operation(0), operation(1, took=None)]
     other = [operation(0), operation(1, "broadcast", root=1, count=10, took=None)]

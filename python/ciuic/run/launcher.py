@@ -248,12 +248,13 @@ class _Launch:
         return {rank.number: rank.exit_code for rank in self._ranks}
 
     def _save_recorders(self) -> None:
-        """Where no rank has failed: for who has named a directory."""
+        """Where no rank has failed: for who has named a directory, or has lost patience."""
         if self._failed is None or self._signal is not None:
             self._say_recorded(self._recorders.snapshot(self._exit_codes()), failed=False)
 
     def _say_recorded(self, dumps: list[bytes], *, failed: bool) -> None:
-        for line in self._recorders.report(dumps, failed=failed):
+        interrupted = self._signal is not None
+        for line in self._recorders.report(dumps, failed=failed, interrupted=interrupted):
             self._output.say(line)
 
     def _signal_ranks(self, number: int) -> None:

@@ -16,11 +16,12 @@ from ciuic import _native
 from ciuic.errors import CiuicError
 from ciuic.trace import recording
 from ciuic.trace.job import merge
-from ciuic.trace.report import sentences
+from ciuic.trace.report import of_a_hang, sentences
 
 _F_ADD_SEALS = 1033
 _F_SEAL_SHRINK, _F_SEAL_GROW = 2, 4
 _MOST_SENTENCES = 8
+_HANG_S = 1.0  # a job that is interrupted after such a wait may have hung
 
 
 class Recorders:
@@ -64,27 +65,35 @@ class Recorders:
                     dumps.append(data)
         return dumps
 
-    def report(self, dumps: list[bytes], *, failed: bool) -> list[str]:
+    def report(self, dumps: list[bytes], *, failed: bool, interrupted: bool = False) -> list[str]:
         """Writes the dumps to CIUIC_TRACE_DIR, or if a rank has failed to a new directory.
 
+        Args:
+            dumps: What :meth:`snapshot` returned.
+            failed: A rank has failed.
+            interrupted: The user has ended the job; perhaps because it hung.
+
         Returns:
-            Lines for the user: where they are, and where a rank has failed, what they say.
+            Lines for the user: where they are, and what they say of a failure, or of a hang.
         """
+        lines = self._write(dumps, failed) if dumps else []
+        if dumps and (failed or interrupted):
+            job = merge(recording.parse(data, "a rank") for data in dumps)
+            said = sentences(job) if failed else of_a_hang(job, _HANG_S)
+            lines += said[:_MOST_SENTENCES]
+        return lines
+
+    def _write(self, dumps: list[bytes], failed: bool) -> list[str]:
         directory = self._directory
-        if not dumps or not (directory or failed):
+        if not (directory or failed):
             return []
         try:
             directory = directory or tempfile.mkdtemp(prefix="ciuic-trace-")
             for data in dumps:
                 recording.write_dump(directory, data)
         except OSError as error:
-            lines = [f"flight recorders were not written to {directory}: {error.strerror}"]
-        else:
-            lines = [f"flight recorders are in {directory}; `ciuic trace {directory}` says more"]
-        if failed:
-            job = merge(recording.parse(data, "a rank") for data in dumps)
-            lines += sentences(job)[:_MOST_SENTENCES]
-        return lines
+            return [f"flight recorders were not written to {directory}: {error.strerror}"]
+        return [f"flight recorders are in {directory}; `ciuic trace {directory}` says more"]
 
     def close(self) -> None:
         """Gives the memory back. May be repeated."""

@@ -33,13 +33,17 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One sentence. ``ranks``: whom it is about; ranks of the group where it names one."""
+    """One sentence. ``ranks``: whom it is about; ranks of the group where it names one.
+
+    ``waited_ns``: for how long ranks have been in the operation that it names.
+    """
 
     kind: str
     text: str
     group: str = ""
     ranks: tuple[int, ...] = ()
     sequence: int | None = None
+    waited_ns: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -244,60 +248,86 @@ def _of_open(group: GroupOfRanks, sequence: int) -> Iterator[Finding]:
         if rank not in calls and member.last_call < sequence
     ]
     over = any(group.members[rank].facts.failed_ns is not None for rank in waiting)
-    for rank in absent:
-        kind = "left" if group.members[rank].facts.closed_ns is not None else "behind"
-        text = _behind(group, rank, sequence, calls[waiting[0]], waiting, longest, over)
-        yield Finding(kind, text, group.title, (rank,), sequence)
+    for ranks in _alike(group, absent):
+        left = group.members[ranks[0]].facts.closed_ns is not None
+        text = _behind(group, ranks, sequence, calls[waiting[0]], waiting, longest, over)
+        kind = "left" if left else "behind"
+        yield Finding(kind, text, group.title, tuple(ranks), sequence, longest)
     if not absent and len(waiting) == len(calls) and not group.missing:
         yield _stuck(group, sequence, calls, longest, over)
     elif not absent:
         yield _ended_on_some(group, sequence, calls, waiting, longest, over)
 
 
+def _alike(group: GroupOfRanks, ranks: list[int]) -> list[list[int]]:
+    """Ranks of which the same can be said: where they are, and whether they left or failed."""
+    by_place: dict[tuple[object, ...], list[int]] = {}
+    for rank in ranks:
+        member = group.members[rank]
+        last = member.operations.get(member.last_call)
+        place = (
+            member.last_call,
+            last is not None and last.has_ended and last.status,
+            member.facts.closed_ns is not None,
+            member.facts.failed_ns is not None,
+        )
+        by_place.setdefault(place, []).append(rank)
+    return list(by_place.values())
+
+
 def _behind(
     group: GroupOfRanks,
-    rank: int,
+    ranks: list[int],
     sequence: int,
     operation: Operation,
     waiting: list[int],
     longest_ns: int,
     over: bool,
 ) -> str:
-    member = group.members[rank]
+    facts = group.members[ranks[0]].facts
     what = operation_words(sequence, operation)
     time = words.seconds(longest_ns)
-    if member.facts.closed_ns is not None and member.facts.failed_ns is None:
-        head = f"rank {rank} closed its communicator and did not call {what}"
+    who = words.ranks(ranks)
+    if facts.closed_ns is not None and facts.failed_ns is None:
+        its = words.is_or_are(ranks, "its communicator", "their communicators")
+        head = f"{who} closed {its} and did not call {what}"
     else:
-        head = f"rank {rank} {'had' if over else 'has'} not called {what}"
+        have = "had" if over else words.is_or_are(ranks, "has", "have")
+        head = f"{who} {have} not called {what}"
     if over:
         was = words.is_or_are(waiting, "was", "were")
         head += f", which {words.ranks(waiting)} {was} in for {time} until the group ended"
     else:
         have = words.is_or_are(waiting, "has", "have")
         head += f", which {words.ranks(waiting)} {have} been in for {time}"
-    return f"{head}; {_last_of(member)}"
+    return f"{head}; {_last_of([group.members[rank] for rank in ranks])}"
 
 
-def _last_of(member: Member) -> str:
-    """``its last was 16 (broadcast, …), which ended 12.4 s ago``."""
-    last = member.last_call
+def _last_of(members: list[Member]) -> str:
+    """``its last was 16 (broadcast, …), which ended 12.4 s ago``. The same operation for all."""
+    one = len(members) == 1
+    its, it_has = ("its", "it has") if one else ("their", "they have")
+    most = "" if one else "at most "
+    last = members[0].last_call
     if last < 0:
-        ended = [s for s, o in member.operations.items() if o.has_ended]
+        ended = [s for member in members for s, o in member.operations.items() if o.has_ended]
         if not ended:
-            joined = words.seconds(member.seen_ns - member.facts.joined_ns)
-            return f"it has called none since it joined, {joined} ago"
-        return f"its last was operation {max(ended)}"
-    operation = member.operations[last]
-    text = f"its last was {operation_words(last, operation).removeprefix('operation ')}"
+            joined = max(member.seen_ns - member.facts.joined_ns for member in members)
+            it = "it" if one else "they"
+            return f"{it_has} called none since {it} joined, {most}{words.seconds(joined)} ago"
+        return f"{its} last was operation {max(ended)}"
+    of_all = [(member, member.operations[last]) for member in members]
+    operation = of_all[0][1]
+    text = f"{its} last was {operation_words(last, operation).removeprefix('operation ')}"
     if not operation.has_ended:
-        called = operation.called_ns
-        since = "" if called is None else f" for {words.seconds(member.seen_ns - called)}"
-        return f"{text}, which it has been in{since}"
-    if operation.ended_ns is None:
+        since = [m.seen_ns - o.called_ns for m, o in of_all if o.called_ns is not None]
+        how_long = f" for {most}{words.seconds(max(since))}" if since else ""
+        return f"{text}, which {it_has} been in{how_long}"
+    ago = [m.seen_ns - o.ended_ns for m, o in of_all if o.ended_ns is not None]
+    if not ago:
         return f"{text}, which has ended"
     how = "ended" if operation.status == "ok" else f"ended with {operation.status}"
-    return f"{text}, which {how} {words.seconds(member.seen_ns - operation.ended_ns)} ago"
+    return f"{text}, which {how} {most}{words.seconds(max(ago))} ago"
 
 
 def _last_to_call(group: GroupOfRanks, calls: dict[int, Operation]) -> str:
@@ -325,7 +355,7 @@ def _stuck(
     text += _last_to_call(group, calls)
     if queued:
         text += f"; on {words.ranks(queued)} it waited its turn behind earlier operations"
-    return Finding("stuck", text, group.title, tuple(ranks), sequence)
+    return Finding("stuck", text, group.title, tuple(ranks), sequence, longest_ns)
 
 
 def _ended_on_some(
@@ -343,4 +373,4 @@ def _ended_on_some(
     if done:
         text += f", and has ended on {words.ranks(done)}"
     text += _last_to_call(group, calls)
-    return Finding("stuck", text, group.title, tuple(waiting), sequence)
+    return Finding("stuck", text, group.title, tuple(waiting), sequence, longest_ns)

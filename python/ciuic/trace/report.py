@@ -51,6 +51,17 @@ def sentences(job: Job) -> list[str]:
     return lines
 
 
+def of_a_hang(job: Job, least_s: float) -> list[str]:
+    """Only what may hold a job up: ranks that are stopped, calls that differ, ranks that are behind
+    in what others have been in for ``least_s``."""
+    return [
+        _with_group(job, finding)
+        for finding in diagnose(job)
+        if finding.kind in ("stopped", "mismatch")
+        or (finding.kind in ("behind", "left") and finding.waited_ns >= least_s * 1e9)
+    ]
+
+
 def _with_group(job: Job, finding: Finding) -> str:
     """Names the group, where there are several and the sentence does not say."""
     several = len(job.groups) > 1
