@@ -105,7 +105,7 @@ def test_a_killed_rank_is_named(ciuic_run: Any, tmp_path: Path) -> None:
     assert [r["rank"] for r in facts["recordings"]] == [0, 1, 2]
     assert facts["recordings"][1]["exit_code"] == 137
     assert facts["recordings"][1]["pid"] == int(said[1])
-    assert all(r["torn_events"] == 0 for r in facts["recordings"])
+    assert all(r["torn_events"] <= 1 for r in facts["recordings"])  # the one under way
     assert facts["lateness"][0]["call"] == "all_reduce(float32, 1000 elements, sum)"
     # In words, as the launcher said.
     assert said[0].removeprefix("ciuic run: ") in ciuic_trace(str(directory)).stdout

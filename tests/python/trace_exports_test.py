@@ -17,7 +17,7 @@ import pytest
 from ciuic import _native
 from ciuic.cli.app import app
 from ciuic.trace.chrome import chrome_trace
-from ciuic.trace.job import merge
+from ciuic.trace.job import merge, runs
 from ciuic.trace.recording import Recording, dumps_of_process, of_paths, parse, write_dump
 from ciuic.trace.report import as_json, sentences
 from ciuic.trace.torch_format import write_torch_dumps
@@ -243,6 +243,17 @@ def test_command_on_a_process(own_dump: bytes, tmp_path: Path) -> None:
     facts = json.loads(run("--pid", str(os.getpid()), "4194305", "--json").stdout)
     assert facts["unread"] == ["there is no process 4194305"]
     assert len(facts["recordings"]) == 1
+
+
+def test_dumps_of_earlier_runs_are_left_out() -> None:
+    def of(rank: int, second: int) -> Recording:
+        joined = group_of(rank, 2, joined_ns=second * S, job=second)
+        return recording(rank, 2, [], groups=[joined], dumped_ns=(second + 5) * S, pid=second)
+
+    first, second = [of(0, 10), of(1, 12)], [of(0, 20), of(1, 20)]
+    assert runs([second[0], *first, second[1]]) == [first, second]
+    nowhere = recording(1, 2, [], groups=[], dumped_ns=23 * S)
+    assert runs([*first, *second, nowhere]) == [first, [*second, nowhere]]
 
 
 @pytest.mark.parametrize(

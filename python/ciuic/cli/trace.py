@@ -40,6 +40,9 @@ def trace(
         str | None,
         typer.Option("--torch", help="Write dumps for torchfrtrace to this directory."),
     ] = None,
+    all_runs: Annotated[
+        bool, typer.Option("--all", help="Of dumps of several runs, tell of all, not of the last.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Say which rank is behind, and on what; who arrives last.
@@ -49,8 +52,16 @@ def trace(
     """
     with errors_as_lines("trace"):
         recordings, unread = _read(files or [], pid or [], save)
-        from ciuic.trace.job import merge
+        from ciuic.trace.job import merge, runs
 
+        if not all_runs:
+            last = runs(recordings)[-1]
+            if len(last) < len(recordings):
+                unread.append(
+                    f"{len(recordings) - len(last)} recordings of earlier runs are left out; "
+                    "--all tells of them too"
+                )
+            recordings = last
         job = merge(recordings)
         if chrome is not None:
             _write_chrome(job, chrome)

@@ -109,6 +109,28 @@ def merge(recordings: Iterable[Recording]) -> Job:
     return job
 
 
+def runs(recordings: Iterable[Recording]) -> list[list[Recording]]:
+    """Parts them by time, the earliest first: a directory may hold the dumps of earlier runs, too.
+
+    Recordings are of one run where the times that they tell of overlap, from the first join on.
+    """
+    found: list[list[Recording]] = []
+    until = 0
+    for begin, end, recording in sorted(map(_lifetime, recordings), key=lambda each: each[:2]):
+        if not found or begin > until:
+            found.append([])
+        found[-1].append(recording)
+        until = max(until, end)
+    return found
+
+
+def _lifetime(recording: Recording) -> tuple[int, int, Recording]:
+    offset = recording.realtime_offset_ns
+    end = recording.seen_ns
+    begin = min((group.joined_ns for group in recording.groups), default=end)
+    return min(begin, end) + offset, end + offset, recording
+
+
 def _host_key(recording: Recording) -> str:
     return recording.boot_id or recording.host
 
