@@ -64,7 +64,7 @@ def test_the_rank_that_differs_is_named(processes, tmp_path: Path, odd: int) -> 
 
 def test_a_wrong_value_is_refused(ciuic_run) -> None:
     result = ciuic_run(1, "join.py", CIUIC_TLS="yes")
-    assert "CIUIC_TLS=yes is not valid; allowed: 0 or 1" in result.stdout
+    assert "CIUIC_TLS=yes is not valid; allowed: 0 or 1" in result.stdout + result.stderr
 
 
 # ---- what a listener sees ----
