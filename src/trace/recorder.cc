@@ -80,8 +80,11 @@ Result<std::shared_ptr<Recorder>> Recorder::create(std::span<std::byte> memory,
   while (events < kMostEvents && bytes_for(events * 2) <= memory.size()) events *= 2;
   Header& header = *recorder->header_;
   store(&header.magic, 0);
-  std::memset(reinterpret_cast<std::byte*>(&header) + sizeof(header.magic), 0,
-              memory.size() - sizeof(header.magic));
+  // `owner` stays as it is: it keeps other processes off (communicator/process_recorder.cc).
+  constexpr size_t kOwner = offsetof(Header, owner);
+  constexpr size_t kAfterOwner = kOwner + sizeof(header.owner);
+  std::memset(memory.data() + sizeof(header.magic), 0, kOwner - sizeof(header.magic));
+  std::memset(memory.data() + kAfterOwner, 0, memory.size() - kAfterOwner);
   header.version = kVersion;
   header.byte_order = kByteOrder;
   header.header_bytes = kHeaderBytes;
@@ -93,7 +96,7 @@ Result<std::shared_ptr<Recorder>> Recorder::create(std::span<std::byte> memory,
   header.start_ticks = options.start_ticks;
   header.launch_rank = options.launch_rank;
   header.launch_size = options.launch_size;
-  header.owner = static_cast<uint64_t>(options.pid);
+  store(&header.owner, static_cast<uint64_t>(options.pid));
   copy_text(header.boot_id, options.boot_id);
   copy_text(header.host, options.host);
   copy_text(header.library, options.library);

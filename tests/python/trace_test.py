@@ -225,6 +225,23 @@ def test_epochs_and_jobs_are_different_groups() -> None:
     assert 'group "default", epoch 2 has 2 ranks; rank 0 was not recorded' in texts(job, "missing")
 
 
+def test_groups_of_one_name_are_told_apart() -> None:
+    """Such as a group, and what its survivors made."""
+    failed = {"failed_ns": 60 * S, "status": "peer_lost", "text": "rank 1 is gone"}
+
+    def of(rank: int, number: int) -> Recording:
+        later = group_of(number, 2, number=2, job=10, joined_ns=61 * S)
+        return recording(rank, 3, [], groups=[group_of(rank, 3, **failed), later])
+
+    job = merge([of(0, 0), of(2, 1)])
+    assert [group.title for group in job.groups] == [
+        'group "default" (no. 1, 3 ranks)',
+        'group "default" (no. 2, 2 ranks)',
+    ]
+    (text,) = texts(job, "failed")
+    assert text.startswith('group "default" (no. 1, 3 ranks) failed on ranks 0 and 2')
+
+
 def test_missing_ranks_and_processes_without_a_group() -> None:
     job = merge([recording(0, 8, [operation(0)]), recording(1, 8, [], groups=[])])
     assert texts(job, "no_group") == [

@@ -127,8 +127,10 @@ def _arrow(
     same = {"name": "waits for the last", "cat": "lateness", "pid": pid, "tid": tid}
     place = job.groups.index(group)
     if rank != last:
-        arrow = f"{place}.{sequence}.{rank}"
-        return [{"ph": "f", "bp": "e", "id": arrow, "ts": ts + duration, **same}]
+        # At that moment, inside of this rank's slice.
+        own = times[rank]
+        at = min(max(0.0, (times[last] - own) / 1e3), duration * 0.999)
+        return [{"ph": "f", "bp": "e", "id": f"{place}.{sequence}.{rank}", "ts": ts + at, **same}]
     return [
         {"ph": "s", "id": f"{place}.{sequence}.{each}", "ts": ts, **same}
         for each in times

@@ -45,12 +45,15 @@ class GroupOfRanks:
     epoch: int
     size: int
     members: dict[int, Member] = field(default_factory=dict)
+    place: int = 0
+    """Among several of the same name and epoch: 1, 2, ... in the order of their joins; else 0."""
 
     @property
     def title(self) -> str:
-        """``group "default"``, with the epoch where it is not the first."""
+        """``group "default"``, with what tells it from others of that name."""
         epoch = f", epoch {self.epoch}" if self.epoch > 1 else ""
-        return f'group "{self.name}"{epoch}'
+        place = f" (no. {self.place}, {self.size} ranks)" if self.place else ""
+        return f'group "{self.name}"{epoch}{place}'
 
     @property
     def missing(self) -> list[int]:
@@ -151,7 +154,14 @@ def _groups_of(recordings: Sequence[Recording]) -> list[GroupOfRanks]:
     for group in found.values():
         group.members = dict(sorted(group.members.items()))
     first = {id(g): min(m.facts.joined_ns for m in g.members.values()) for g in found.values()}
-    return sorted(found.values(), key=lambda g: (-g.size, first[id(g)], g.name))
+    groups = sorted(found.values(), key=lambda g: (first[id(g)], -g.size, g.name))
+    by_name: dict[tuple[str, int], list[GroupOfRanks]] = {}
+    for group in groups:
+        by_name.setdefault((group.name, group.epoch), []).append(group)
+    for alike in by_name.values():
+        for place, group in enumerate(alike, start=1):
+            group.place = place if len(alike) > 1 else 0
+    return groups
 
 
 def _corrections(job: Job) -> dict[str, int]:
