@@ -5,9 +5,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -140,6 +142,11 @@ Result<Address> source_address_towards(const Address& destination) {
 void set_no_delay(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+size_t unsent_bytes(int fd) {
+  int bytes = 0;
+  return ::ioctl(fd, SIOCOUTQNSD, &bytes) == 0 && bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
 Result<size_t> send_some(int fd, const void* data, size_t bytes) {

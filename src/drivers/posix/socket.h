@@ -40,6 +40,9 @@ Result<Address> source_address_towards(const Address& destination);
 
 void set_no_delay(int fd);
 
+// Bytes that the kernel has taken and not sent yet, since the peer takes no more.
+size_t unsent_bytes(int fd);
+
 // How many bytes went; 0: none can now. kPeerLost: the connection is gone.
 Result<size_t> send_some(int fd, const void* data, size_t bytes);
 Result<size_t> receive_some(int fd, void* data, size_t bytes);

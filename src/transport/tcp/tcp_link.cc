@@ -23,6 +23,7 @@ namespace ciuic::transport::tcp {
 // So much of what the peer still sends is read away at closing. Unread bytes would make the kernel
 // reset the connection, and the peer lose our last message.
 static constexpr int kMaxDrains = 64;
+static constexpr int kLookMs = 2;  // between two looks at what is not sent yet; no event tells
 
 static TcpConnectorOptions connector_options(const TcpLinkOptions& options) {
   TcpConnectorOptions connector;
@@ -229,8 +230,20 @@ void TcpLink::close() {
   if (!fd_) return;
   options_.poller->remove(fd_.get());
   ::shutdown(fd_.get(), SHUT_WR);  // also where a forked child holds it open
-  drain();
+  if (drain() && !write_ended_) wait_until_sent(acceptor->last_word_deadline(now_ns()));
   fd_.reset();
+}
+
+// Linux resets a closed connection at the next byte that comes, and throws away what it has not
+// sent; of what the peer has, and has not read yet, nothing is lost by that.
+void TcpLink::wait_until_sent(TimeNs deadline) {
+  while (posix::unsent_bytes(fd_.get()) > 0) {
+    const TimeNs now = now_ns();
+    if (now >= deadline) return;
+    pollfd entry{fd_.get(), POLLIN, 0};
+    ::poll(&entry, 1, posix::poll_timeout_ms(deadline, now, kLookMs));
+    if (!drain()) return;  // nothing comes any more
+  }
 }
 
 // Reads away what came. False: the connection is gone.

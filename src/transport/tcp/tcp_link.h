@@ -74,6 +74,7 @@ class TcpLink final : public Link {
   void look_at_end();
   void say_goodbye(TimeNs deadline);
   bool wait_to_write(TimeNs deadline);
+  void wait_until_sent(TimeNs deadline);
   bool drain();
   void fail(StatusCode code, const std::string& what);
 

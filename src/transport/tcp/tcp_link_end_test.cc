@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <future>
 #include <span>
 #include <thread>
@@ -140,6 +141,45 @@ TEST_F(TcpLinkTest, ClosingWithAFullSocketStillSaysGoodbye) {
   ASSERT_EQ(came.size(), calls * (wire::kHeaderBytes + payload.size()) + wire::kHeaderBytes);
   const auto last = std::span(came).last<wire::kHeaderBytes>();
   EXPECT_EQ(wire::decode(last)->type, wire::MessageType::kGoodbye);
+}
+
+// The socket at the other end of a connection within this process.
+int other_end_of(const posix::UniqueFd& fd) {
+  const posix::Address near = posix::local_address(fd.get()).value();
+  for (int other = 0; other < 1024; ++other) {
+    const Result<posix::Address> far = posix::peer_address(other);
+    if (far.ok() && *far == near) return other;
+  }
+  return -1;
+}
+
+// What Linux has taken of this link's data must survive what the peer sends after the close.
+TEST_F(TcpLinkTest, ClosingLosesNothingToWhatStillComes) {
+  const posix::UniqueFd fd = connected_peer();
+  const int other_end = other_end_of(fd);
+  ASSERT_GE(other_end, 0);
+  const std::vector<std::byte> payload(50'000, std::byte{'x'});
+  uint64_t calls = 0;
+  // All of it is the kernel's, and more than the peer's end takes before it reads.
+  while (posix::unsent_bytes(other_end) < 4 * payload.size()) {
+    ASSERT_TRUE(link_->can_send(payload.size()));
+    link_->send(data_header(1, payload.size()), payload.data(), nullptr);
+    ASSERT_EQ(link_->sent(), ++calls);
+  }
+  std::future<void> closing = std::async(std::launch::async, [&] { link_->close(); });
+  // The wrong order of things, where it is possible at all.
+  closing.wait_for(std::chrono::milliseconds(20));
+  put(fd, bytes_of(data_header(1, 0)).data(), wire::kHeaderBytes);
+  std::vector<std::byte> some(1 << 16);
+  size_t came = 0;
+  for (bool open = true; open;) {
+    ASSERT_TRUE(*posix::wait_for(fd.get(), POLLIN, kNever));
+    const Result<size_t> count = posix::receive_some(fd.get(), some.data(), some.size());
+    open = count.ok();
+    came += open ? *count : 0;
+  }
+  closing.get();
+  EXPECT_EQ(came, calls * (wire::kHeaderBytes + payload.size()) + wire::kHeaderBytes);
 }
 
 TEST_F(TcpLinkTest, ClosingEndsWhereThePeerNeverReads) {
