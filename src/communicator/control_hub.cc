@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "wire/header.h"
 
@@ -45,7 +46,14 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
       break;
     case MessageKind::kLate:
       // Several ranks wait for the same operation, and each of them says so.
-      if (decided_ || cause_ || inquiry_) break;
+      if (decided_ || cause_) break;
+      if (inquiry_) {
+        // The oldest operation that ranks wait for tells why they wait for later ones.
+        const bool other = inquiry_->sequence != message.sequence;
+        const bool older = !asks_next_ || wire::before(message.sequence, *asks_next_);
+        if (other && older) asks_next_ = message.sequence;
+        break;
+      }
       if (asked_ == message.sequence && asked_at_ >= 0 && now - asked_at_ < settings_.ask_after) {
         break;
       }
@@ -56,6 +64,7 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
       break;
     case MessageKind::kLeave:
       member.gone = member.in_good_order = true;
+      member.gone_at = now;
       tell_all({.kind = MessageKind::kGone,
                 .status = {StatusCode::kPeerLost,
                            fmt::format("{} closed its communicator", settings_.names[rank])},
@@ -66,10 +75,11 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
   }
 }
 
-void Hub::line_lost(int rank, TimeNs /*now*/) {
+void Hub::line_lost(int rank, TimeNs now) {
   Member& member = members_[rank];
   if (member.gone) return;
   member.gone = true;
+  member.gone_at = now;
   // Who needs more of it ends the group; who does not, may still finish.
   tell_all({.kind = MessageKind::kGone,
             .status = {StatusCode::kPeerLost,
@@ -117,7 +127,7 @@ bool Hub::is_over() const {
 void Hub::ask(uint32_t sequence, TimeNs now) {
   asked_ = sequence;
   asked_at_ = now;
-  inquiry_ = Inquiry{sequence, now + settings_.answer_within, {}};
+  inquiry_ = Inquiry{sequence, now + settings_.answer_within, {}, nullptr};
   inquiry_->answers.resize(members_.size());
   tell_all({.kind = MessageKind::kAsk, .sequence = sequence});
 }
@@ -126,6 +136,7 @@ void Hub::ask(uint32_t sequence, TimeNs now) {
 bool Hub::is_answered(TimeNs now) const {
   for (size_t rank = 0; rank < members_.size(); ++rank) {
     if (inquiry_->answers[rank] || members_[rank].gone) continue;
+    if (inquiry_->first != nullptr && !inquiry_->first->answers[rank]) continue;
     if (!is_silent(static_cast<int>(rank), now)) return false;
   }
   return true;
@@ -165,11 +176,12 @@ std::string Hub::differing_calls() const {
 }
 
 // A rank that is gone, and that another still needs in the operation; -1: none. Who was gone after
-// its part keeps nobody waiting.
-int Hub::lost_rank() const {
+// its part keeps nobody waiting, though its last messages may still be on their way for a while.
+int Hub::lost_rank(TimeNs now) const {
   for (const auto& answer : inquiry_->answers) {
     if (!answer || answer->about < 0 || answer->about >= settings_.size()) continue;
-    if (members_[static_cast<size_t>(answer->about)].gone) return answer->about;
+    const Member& member = members_[static_cast<size_t>(answer->about)];
+    if (member.gone && now - member.gone_at >= settings_.answer_within) return answer->about;
   }
   return -1;
 }
@@ -209,42 +221,68 @@ std::string Hub::operation_text() const {
   return cause_ ? cause_->operation : "";
 }
 
+// Where ranks wait for an earlier operation, what is wrong may be wrong there: calls in another
+// order differ first in one that some ranks have already ended.
+bool Hub::asks_again(TimeNs now) {
+  if (inquiry_->first != nullptr) return false;
+  uint32_t lowest = inquiry_->sequence;
+  for (const auto& answer : inquiry_->answers) {
+    const bool waits = answer && wire::before(answer->lowest, answer->next);
+    if (waits && wire::before(answer->lowest, lowest)) lowest = answer->lowest;
+  }
+  if (lowest == inquiry_->sequence) return false;
+  auto first = std::make_unique<Inquiry>(std::move(*inquiry_));
+  inquiry_ = Inquiry{lowest, now + settings_.answer_within, {}, std::move(first)};
+  inquiry_->answers.resize(members_.size());
+  tell_all({.kind = MessageKind::kAsk, .sequence = lowest});
+  return true;
+}
+
+void Hub::decide_late(TimeNs now, const std::string& missing) {
+  int silent = -1;
+  for (int rank = settings_.size() - 1; rank > 0; --rank) {
+    if (members_[rank].gone || inquiry_->answers[rank]) continue;
+    if (is_silent(rank, now)) silent = rank;
+  }
+  const std::string& late = cause_->status.message();
+  if (silent >= 0) {
+    const Status why = about_silence(silent, now);
+    return decide({why.code(), fmt::format("{}. {}", why.message(), late)}, silent);
+  }
+  decide({cause_->status.code(),
+          missing.empty() ? late : fmt::format("{} By now, {}.", late, missing)});
+}
+
 void Hub::conclude(TimeNs now) {
   const std::string differing = differing_calls();
-  const std::string missing = missing_ranks(now);
-  const int lost = lost_rank();
-  const std::string where =
-      fmt::format("{} (operation {} of the group)", operation_text(), inquiry_->sequence);
+  const int lost = lost_rank(now);
   if (!differing.empty()) {
     decide({StatusCode::kMismatch, differing});
   } else if (lost >= 0) {
     const Member& member = members_[lost];
     decide({StatusCode::kPeerLost,
-            fmt::format("{} {}, and {} needs it", settings_.names[lost],
-                        member.in_good_order ? "closed its communicator" : "is gone", where)});
-  } else if (cause_ && cause_->is_late) {
-    int silent = -1;
-    for (int rank = settings_.size() - 1; rank > 0; --rank) {
-      if (members_[rank].gone || inquiry_->answers[rank]) continue;
-      if (is_silent(rank, now)) silent = rank;
+            fmt::format("{} {}, and {} (operation {} of the group) needs it", settings_.names[lost],
+                        member.in_good_order ? "closed its communicator" : "is gone",
+                        operation_text(), inquiry_->sequence)});
+  }
+  if (!decided_) {
+    if (asks_again(now)) return;
+    if (inquiry_->first != nullptr) inquiry_ = Inquiry(std::move(*inquiry_->first));
+    const std::string missing = missing_ranks(now);
+    if (cause_ && cause_->is_late) {
+      decide_late(now, missing);
+    } else if (cause_) {
+      decide(cause_->status);
+    } else if (!missing.empty()) {
+      tell_all({.kind = MessageKind::kMissing,
+                .sequence = inquiry_->sequence,
+                .operation = operation_text(),
+                .text = missing});
     }
-    if (silent >= 0) {
-      const Status why = about_silence(silent, now);
-      decide({why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())}, silent);
-    } else {
-      const std::string& late = cause_->status.message();
-      decide({cause_->status.code(),
-              missing.empty() ? late : fmt::format("{} By now, {}.", late, missing)});
-    }
-  } else if (cause_) {
-    decide(cause_->status);
-  } else if (!missing.empty()) {
-    tell_all({.kind = MessageKind::kMissing,
-              .sequence = inquiry_->sequence,
-              .operation = operation_text(),
-              .text = missing});
   }
   inquiry_.reset();
+  const std::optional<uint32_t> next = std::exchange(asks_next_, std::nullopt);
+  if (next && !decided_ && !cause_) ask(*next, now);
 }
 
 void Hub::decide(Status status, int lost) {

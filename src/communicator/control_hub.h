@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,7 @@ class Hub {
     TimeNs heard_at = 0;
     bool gone = false;  // or left
     bool in_good_order = false;
+    TimeNs gone_at = 0;
   };
 
   // One question to all ranks that can answer.
@@ -44,17 +46,20 @@ class Hub {
     uint32_t sequence = 0;
     TimeNs until = 0;
     std::vector<std::optional<Message>> answers;  // by rank
+    std::unique_ptr<Inquiry> first;  // some are behind, and were then asked what they wait for
   };
 
   bool is_silent(int rank, TimeNs now) const;
   void tell_all(const Message& message);
   void ask(uint32_t sequence, TimeNs now);
   bool is_answered(TimeNs now) const;
+  bool asks_again(TimeNs now);
   void conclude(TimeNs now);
+  void decide_late(TimeNs now, const std::string& missing);
   void decide(Status status, int lost = -1);
   std::string differing_calls() const;
   std::string missing_ranks(TimeNs now) const;
-  int lost_rank() const;
+  int lost_rank(TimeNs now) const;
   Status about_silence(int rank, TimeNs now) const;
   std::string operation_text() const;
 
@@ -63,8 +68,9 @@ class Hub {
   std::vector<Member> members_;
   TimeNs beat_at_ = 0;
   std::optional<Inquiry> inquiry_;
-  TimeNs asked_at_ = -1;  // last, and
-  uint32_t asked_ = 0;    // about this operation
+  std::optional<uint32_t> asks_next_;  // the operation of the next one
+  TimeNs asked_at_ = -1;               // last, and
+  uint32_t asked_ = 0;                 // about this operation
   std::optional<Message> cause_;
   int cause_rank_ = 0;
   bool decided_ = false;

@@ -18,7 +18,7 @@ std::string encode(const Message& message) {
   out.u8(static_cast<uint8_t>(message.status.code()));
   out.u32(static_cast<uint32_t>(message.about));
   out.u8(static_cast<uint8_t>((message.flag ? 1 : 0) | (message.is_late ? 2 : 0)));
-  out.u32(message.sequence).u32(message.next).u32(message.fingerprint);
+  out.u32(message.sequence).u32(message.next).u32(message.lowest).u32(message.fingerprint);
   out.text(cut(message.operation)).text(cut(message.status.message())).text(cut(message.text));
   return out.take();
 }
@@ -34,6 +34,7 @@ Result<Message> decode_message(std::string_view bytes) {
   message.is_late = (flags & 2) != 0;
   message.sequence = in.u32();
   message.next = in.u32();
+  message.lowest = in.u32();
   message.fingerprint = in.u32();
   message.operation = printable(in.text(kMaxTextBytes));
   std::string status_text = printable(in.text(kMaxTextBytes));

@@ -46,6 +46,7 @@ struct Message {
   bool is_late = false;        // kCause: a deadline has passed
   uint32_t sequence = 0;       // of the operation
   uint32_t next = 0;           // kAlive, kCalled: the number of the rank's next call
+  uint32_t lowest = 0;         // kCalled: of the operation that it waits for; `next`: for none
   uint32_t fingerprint = 0;    // kCalled
   std::string operation = {};  // kCause, kCalled: its name
   std::string text = {};       // kCalled: the call in words; kMissing

@@ -143,10 +143,12 @@ void Node::answer(uint32_t sequence) {
   for (int rank = 0; rank < settings_.size() && needed < 0; ++rank) {
     if (gone_[rank] && data_path_->needs(sequence, rank)) needed = rank;
   }
+  const engine::GroupProgress progress = data_path_->progress_of_group();
   say({.kind = MessageKind::kCalled,
        .about = needed,
        .sequence = sequence,
-       .next = data_path_->progress_of_group().next,
+       .next = progress.next,
+       .lowest = progress.lowest,
        .fingerprint = record.fingerprint,
        .operation = record.operation == nullptr ? "" : record.operation,
        .text = record.text()});
@@ -191,7 +193,7 @@ void Node::look_at_cause(TimeNs now) {
   if (hub_lost_) {
     // All others see the hub's end as this rank does, and what follows from it.
     const bool follows = cause_->status.code() == StatusCode::kPeerLost ||
-                         cause_->status.code() == StatusCode::kAborted;
+                         (cause_->status.code() == StatusCode::kAborted && cause_->about >= 0);
     return end(!hub_status_.ok() && follows ? hub_status_ : cause_->status);
   }
   if (now < cause_at_ + settings_.decide_within) return;

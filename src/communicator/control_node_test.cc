@@ -203,6 +203,28 @@ TEST_F(ControlPlane, DifferingCallsThatExchangeNoMessageAreFoundByAsking) {
   expect_all(StatusCode::kMismatch, "rank 0 called");
 }
 
+// Rank 0 has ended its operation 0 and waits for 1; the others wait for 0, in which they differ.
+TEST_F(ControlPlane, DifferingCallsAreFoundInTheOperationThatIsFurthestBehind) {
+  for (const bool late_first : {false, true}) {
+    SCOPED_TRACE(late_first);
+    paths_.clear();
+    lines_.clear();
+    nodes_.clear();
+    runs_.clear();
+    make(3);
+    paths_[0]->call("broadcast", 7, now_);
+    paths_[0]->call("all_reduce", 8, now_);
+    for (int rank = 1; rank < 3; ++rank) paths_[rank]->call("all_reduce", 8, now_);
+    if (late_first) {
+      nodes_[0]->report(late(0, 1), now_);
+      run(10 * kMs);
+    } else {
+      run(kTimeoutMs / 4 * kMs);
+    }
+    expect_all(StatusCode::kMismatch, "rank 0 called broadcast");
+  }
+}
+
 TEST_F(ControlPlane, ALateRankIsNamedInTheTimeOut) {
   make(4);
   for (int rank = 0; rank < 3; ++rank) paths_[rank]->call("all_reduce", 1, now_);
@@ -305,6 +327,29 @@ TEST_F(ControlPlane, NonsenseEndsNothing) {
   }
   run(3000 * kMs);
   for (const auto& path : paths_) EXPECT_TRUE(path->ended.ok()) << path->ended.message();
+}
+
+TEST_F(ControlPlane, AnAbortIsSaidThoughTheHubHasDied) {
+  make(3);
+  run(2 * kMs);
+  kill(0);
+  run(2 * kMs);
+  nodes_[1]->report({.status = {StatusCode::kAborted, "rank 1 called abort()"}}, now_);
+  nodes_[2]->report({.status = {StatusCode::kAborted, "what it heard"}, .about = 1}, now_);
+  run(2 * kMs);
+  EXPECT_EQ(paths_[1]->ended.message(), "rank 1 called abort()");
+  EXPECT_EQ(paths_[2]->ended.code(), StatusCode::kPeerLost) << paths_[2]->ended.message();
+}
+
+TEST_F(ControlPlane, WhoHasJustLeftIsNotBlamedForALateOperation) {
+  make(3);
+  for (int rank = 0; rank < 3; ++rank) paths_[rank]->call("reduce", 1, now_);
+  nodes_[2]->leave(now_);
+  paths_[0]->needed = {2};  // its last message is on its way
+  run(10 * kMs);
+  nodes_[0]->report(late(0, 0), now_);
+  run(10 * kMs);
+  expect_all(StatusCode::kTimeout, "late on rank 0", {2});
 }
 
 TEST_F(ControlPlane, ASilentHubDelaysAnErrorButDoesNotPreventIt) {

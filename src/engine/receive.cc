@@ -271,7 +271,7 @@ static void on_abort(Group& group, int peer, const transport::Arrival& arrival) 
   auto code = StatusCode::kAborted;
   const auto sent = static_cast<StatusCode>(arrival.header.chunk);
   if (sent > StatusCode::kOk && sent <= StatusCode::kSystem) code = sent;
-  report(group, {.status = {code, std::move(text)}});
+  report(group, {.status = {code, std::move(text)}, .about = peer});
 }
 
 static void take_acked(Peer* peer, uint32_t acked) {

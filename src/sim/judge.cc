@@ -34,7 +34,7 @@ bool names_rank(const std::string& message, int rank) {
 TimeNs spread_bound(const Scenario& scenario) {
   TimeNs slowest = 0;
   for (const Pace& pace : scenario.paces) slowest = std::max(slowest, pace.step_max);
-  // A cause, a question, its answer, the decision; and whoever hears it takes a step first.
+  // A cause, two questions, their answers, the decision; and whoever hears it takes a step first.
   return 2 * slowest + 8 * (scenario.control.latency_max + scenario.control.step_max) + kMs;
 }
 
@@ -49,7 +49,7 @@ control::Settings settings_for(const Scenario& scenario) {
 
 TimeNs longest_bound(const Scenario& scenario) {
   const control::Settings settings = settings_for(scenario);
-  return spread_bound(scenario) + settings.answer_within + settings.decide_within +
+  return spread_bound(scenario) + 2 * settings.answer_within + settings.decide_within +
          settings.orphan_after;
 }
 
@@ -143,7 +143,7 @@ TimeNs GroupJudge::bound() const {
     silent |= record.fault.drops() || kind == FaultKind::kStopped || kind == FaultKind::kPaused ||
               kind == FaultKind::kBadControl;
   }
-  if (silent) bound += settings_.answer_within + settings_.decide_within;
+  if (silent) bound += 2 * settings_.answer_within + settings_.decide_within;
   return bound;
 }
 
@@ -308,7 +308,8 @@ std::string GroupJudge::wrong_with(const Error& error) const {
         const FaultKind kind = record.fault.kind;
         const bool is_late = kind == FaultKind::kNeverCalls || kind == FaultKind::kCallsLate ||
                              kind == FaultKind::kStopped;
-        if (is_late && faults_.size() == 1 && !explains(record, error)) {
+        const bool is_known = faults_.size() == 1 && error.at >= record.happened_at;
+        if (is_late && is_known && !explains(record, error)) {
           return "a time-out that does not say who is late";
         }
       }
@@ -339,6 +340,7 @@ void GroupJudge::judge_sameness() {
     const int rank = static_cast<int>(r);
     const RankRecord& record = group_.ranks[r];
     if (!is_live(rank) || is_cut_off(rank) || record.closed_at <= group_.judged_until) continue;
+    if (resumed_at(rank) > group_.judged_until) continue;
     const TimeNs latest = std::max(first->at, resumed_at(rank)) + spread_bound(scenario_);
     if (record.ends == 0 || record.ended_at > latest) {
       return fail_(
@@ -367,7 +369,8 @@ void GroupJudge::judge_knowledge(const FaultRecord& record) {
     const int rank = static_cast<int>(r);
     const RankRecord& of_rank = group_.ranks[r];
     if (rank == victim || !is_live(rank)) continue;
-    const bool can_hear = !is_cut_off(rank) && !(hub_is_victim() && victim != 0);
+    const bool can_hear =
+        !is_cut_off(rank) && !is_cut_off(victim) && !(hub_is_victim() && victim != 0);
     const bool was_there = of_rank.closed_at > latest && of_rank.ended_at > record.happened_at &&
                            group_.judged_until >= latest && resumed_at(rank) < record.happened_at;
     if (can_hear && was_there && of_rank.knew_gone_at[static_cast<size_t>(victim)] > latest) {
@@ -455,7 +458,8 @@ void GroupJudge::judge_loose() {
     if (!heard.insert(error.status.message()).second) continue;
     std::string wrong;
     const bool is_time_out = error.status.code() == StatusCode::kTimeout;
-    if (faults_.empty() && (scenario_.is_patient || !is_time_out)) wrong = "an error, and no fault";
+    const bool follows = is_time_out || &error != &errors_.front();
+    if (faults_.empty() && (scenario_.is_patient || !follows)) wrong = "an error, and no fault";
     if (is_time_out) wrong = wrong_with_time_out(error);
     if (error.status.code() == StatusCode::kPeerLost &&
         error.at < std::min(first_fault, first_end)) {

@@ -72,7 +72,7 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
     case FaultKind::kDroppedData:
       if (code == StatusCode::kTimeout) return true;
       // It closed when all it had sent had left it.
-      return code == StatusCode::kPeerLost && (names_victim || names_other) &&
+      return code == StatusCode::kPeerLost && (names_victim || names_other || fault.other < 0) &&
              message.find("closed its communicator") != std::string::npos;
     case FaultKind::kDroppedControl:
     case FaultKind::kDroppedBoth:
@@ -110,13 +110,23 @@ bool GroupJudge::explains_mismatch(const Fault& fault, int victim, const Error& 
   const std::string& message = error.status.message();
   const RankRecord& liar = group_.ranks[static_cast<size_t>(victim)];
   const bool left = liar.closed_at < error.at;
+  // What it calls may need ranks that have done all that they called, and are gone.
+  const bool others_left = message.find("closed its communicator") != std::string::npos;
   if (error.status.code() == StatusCode::kPeerLost) {
-    return left && names_rank(message, victim);
+    return others_left || (left && names_rank(message, victim));
   }
   if (error.status.code() != StatusCode::kMismatch || !names_rank(message, victim)) return false;
   if (left) return true;  // it does not answer any more
   // Nobody to ask, or to be asked: then by the two that have met.
   if (hub_is_victim() || is_cut_off(victim) || is_cut_off(error.rank)) return true;
+  for (const FaultRecord& record : faults_) {
+    if (record.fault.hits_control()) return true;
+  }
+  bool alone = true;
+  for (size_t rank = 0; rank < group_.ranks.size(); ++rank) {
+    if (static_cast<int>(rank) != victim && group_.ranks[rank].closed_at > error.at) alone = false;
+  }
+  if (alone) return true;
   const bool swaps = static_cast<OtherCall>(fault.lie) == OtherCall::kOrder;
   for (size_t number = fault.call; number < fault.call + (swaps ? 2 : 1); ++number) {
     const std::string& wrong = liar.calls[number].text;

@@ -248,15 +248,19 @@ void Run::settle() {
 void Run::close_all() {
   stage_ = Stage::kClosing;
   const TimeNs now = network_.now();
+  TimeNs latest = now;
   for (GroupRun& run : groups_) run.record.judged_until = std::min(run.record.judged_until, now);
   for (int i = 0; i < processes_count_; ++i) {
     if (!is_live(i)) continue;
-    at(now + 1 + random_.between(0, kMs), [this, i] {
+    const Process& process = *processes_[i];
+    const TimeNs earliest = process.is_stopped(now) ? process.stopped_until : now;
+    latest = std::max(latest, earliest);
+    at(earliest + 1 + random_.between(0, kMs), [this, i] {
       if (!is_live(i)) return;
       for (const auto& caller : processes_[i]->callers) caller->close(network_.now());
     });
   }
-  at(now + 2 * kMs + spread_bound(scenario_), [this] { stage_ = Stage::kOver; });
+  at(latest + 2 * kMs + spread_bound(scenario_), [this] { stage_ = Stage::kOver; });
 }
 
 void Run::judge() {

@@ -20,13 +20,9 @@ void Run::muster() {
   for (int rank = 0; rank < size; ++rank) {
     const int number = run.record.ranks[rank].process;
     controls.push_back(processes_count_ + number);
-    there_[rank] = is_live(number) && !run.members[rank]->is_closed();
-    if (!there_[rank]) continue;
-    has_error = has_error || run.record.ranks[rank].ends > 0;
-    const std::vector<bool> gone = run.members[rank]->gone();
-    for (size_t other = 0; other < gone.size(); ++other) {
-      if (gone[other]) given_up_[other] = true;
-    }
+    there_[rank] = is_live(number) && !run.members[rank]->is_closed() &&
+                   !processes_[number]->is_stopped(network_.now());
+    has_error = has_error || (there_[rank] && run.record.ranks[rank].ends > 0);
   }
   if (!scenario_.shrinks || run.star == nullptr || !has_error) return close_all();
   stage_ = Stage::kMustering;
@@ -64,7 +60,11 @@ void Run::come(int rank) {
   GroupRun& run = groups_[0];
   const int number = run.record.ranks[rank].process;
   if (processes_[number]->dead) return;
-  survivors_->begin(rank, run.members[rank]->gone(), network_.now() + 1500 * kMs);
+  const std::vector<bool> gone = run.members[rank]->gone();
+  for (size_t other = 0; other < gone.size(); ++other) {
+    if (gone[other]) given_up_[other] = true;
+  }
+  survivors_->begin(rank, gone, network_.now() + 1500 * kMs);
   network_.wake(processes_count_ + number, network_.now());
 }
 
