@@ -71,7 +71,7 @@ Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def ciuic_run() -> Launch:
+def ciuic_run(tmp_path: Path) -> Launch:
     """``ciuic run -n N program arguments``, to its end."""
 
     def launch(
@@ -80,7 +80,8 @@ def ciuic_run() -> Launch:
         command = [sys.executable, "-m", "ciuic", "run", "-n", str(ranks), *options, "--"]
         return subprocess.run(
             [*command, str(PROGRAMS / program), *arguments],
-            env=clean_environment(**variables),
+            # Where the launcher puts the flight recorders of a job that fails.
+            env=clean_environment(**{"TMPDIR": str(tmp_path), **variables}),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
