@@ -4,6 +4,9 @@
 //
 //   light_ranks --ranks 200                         all join, and all get the right sum
 //   light_ranks --ranks 2 --groups 500              that many groups, one after another
+//   light_ranks --ranks 5 --repeat 40 --ends leak   nobody closes its group or destroys it; each
+//   goes
+//                                                   as soon as it has its results (also: static)
 //   light_ranks --ranks 64 --soft_descriptors 40    rank 0 may open so many at first, and raises it
 //   light_ranks --ranks 64 --descriptors 40 --says RLIMIT_NOFILE
 //                                                   rank 0 may open no more, and must say why it
@@ -42,6 +45,8 @@ struct Options {
   int ranks = 2;
   int groups = 1;
   int count = 1000;
+  int repeat = 1;             // all of it
+  std::string ends = "drop";  // how a rank lets go of its last group: drop, leak, static
   int64_t timeout_ms = 240'000;
   rlim_t descriptors = 0;       // of rank 0; 0: as it is
   rlim_t soft_descriptors = 0;  // likewise; the hard limit stays
@@ -59,6 +64,8 @@ Options parse(int argc, char** argv) {
   options.ranks = static_cast<int>(number("--ranks", options.ranks));
   options.groups = static_cast<int>(number("--groups", options.groups));
   options.count = static_cast<int>(number("--count", options.count));
+  options.repeat = static_cast<int>(number("--repeat", options.repeat));
+  if (given.count("--ends") > 0) options.ends = given["--ends"];
   options.timeout_ms = number("--timeout_ms", options.timeout_ms);
   options.descriptors = static_cast<rlim_t>(number("--descriptors", 0));
   options.soft_descriptors = static_cast<rlim_t>(number("--soft_descriptors", 0));
@@ -113,6 +120,11 @@ std::string use_one_group(const Options& options, const std::string& folder, int
   work = (*group)->barrier();
   status = work.ok() ? work->wait() : work.status();
   if (!status.ok()) return status.message();
+  // Destroyed together with the library's own statics, or never, with its threads at work.
+  static std::unique_ptr<ciuic::Communicator> kept;
+  if (options.ends == "static") kept = std::move(*group);
+  if (options.ends == "leak") (void)group->release();
+  if (options.ends != "drop") return "";
   if (number % 2 == 1) status = (*group)->close();
   return status.ok() ? "" : status.message();
 }
@@ -159,12 +171,10 @@ struct Child {
   std::string file;  // where it leaves the text of its failure
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+// All ranks, once. Whether all went as asked for.
+bool run_all(const Options& options) {
   std::string folder = std::filesystem::temp_directory_path() / "light_ranks.XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return 2;
+  if (mkdtemp(folder.data()) == nullptr) return false;
   const auto began = std::chrono::steady_clock::now();
   const pid_t parent = getpid();
   std::vector<Child> children(static_cast<size_t>(options.ranks));
@@ -172,7 +182,7 @@ int main(int argc, char** argv) {
     Child& child = children[static_cast<size_t>(rank)];
     child.file = folder + "/failure" + std::to_string(rank);
     child.pid = fork();
-    if (child.pid < 0) return 2;
+    if (child.pid < 0) return false;
     if (child.pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(2);
@@ -201,6 +211,16 @@ int main(int argc, char** argv) {
     }
   }
   std::filesystem::remove_all(folder);
-  if (options.says.empty()) return well == options.ranks ? 0 : 1;
-  return well == 0 && first.find(options.says) != std::string::npos ? 0 : 1;
+  if (options.says.empty()) return well == options.ranks;
+  return well == 0 && first.find(options.says) != std::string::npos;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  for (int i = 0; i < options.repeat; ++i) {
+    if (!run_all(options)) return 1;
+  }
+  return 0;
 }
