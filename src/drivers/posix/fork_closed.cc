@@ -43,6 +43,7 @@ static void in_child() {
     }
   }
   // Threads that waited for the lock are not here, but are counted in it.
+  pthread_rwlock_unlock(&forking);
   pthread_rwlockattr_t kind;
   pthread_rwlockattr_init(&kind);
   pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
