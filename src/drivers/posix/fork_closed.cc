@@ -50,9 +50,13 @@ static void in_child() {
   pthread_rwlock_init(&forking, &kind);
 }
 
-ForkHold::ForkHold() {
+static void register_handlers() {
   static const int registered = pthread_atfork(before_fork, in_parent, in_child);
   (void)registered;
+}
+
+ForkHold::ForkHold() {
+  register_handlers();
   pthread_rwlock_rdlock(&forking);
 }
 
@@ -65,6 +69,7 @@ ForkHold::~ForkHold() {
 void mark_fork_closed(int fd) {
   CIUIC_ASSERT(fd >= 0);
   if (fd >= kMarks) return;
+  register_handlers();
   const int word = fd / kBits;
   marks[static_cast<size_t>(word)].fetch_or(uint64_t{1} << fd % kBits, std::memory_order_relaxed);
   int used = words_used.load(std::memory_order_relaxed);
