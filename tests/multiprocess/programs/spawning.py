@@ -26,8 +26,8 @@ def fail(rank: int) -> None:
 
 def stay(rank: int) -> None:
     children = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
-    os.write(1, b"pids %d %d %d\n" % (os.getpid(), *[child.pid for child in children]))
     try:
+        os.write(1, b"pids %d %d %d\n" % (os.getpid(), *[child.pid for child in children]))
         threading.Event().wait()
     finally:
         os.write(1, b"rank %d ends\n" % rank)
