@@ -26,10 +26,17 @@ def test_programs(ciuic_run, program: str, arguments: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_with_torch_distributed(ciuic_run) -> None:
-    result = ciuic_run(1, "initialised.py", options=["--init"])
+def test_with_torch_distributed(ciuic_run, tmp_path: Path) -> None:
+    program = tmp_path / "alone.py"
+    program.write_text(
+        "import ciuic, torch\n"
+        "assert torch.distributed.get_world_size() == 1\n"
+        "x = ciuic.all_reduce(torch.arange(3.0))\n"
+        "print(x.tolist(), ciuic.default_context().world_size)\n"
+    )
+    result = ciuic_run(1, str(program), options=["--init"])
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "all good" in result.stdout
+    assert result.stdout == "[0.0, 1.0, 2.0] 1\n"
 
 
 @pytest.mark.parametrize(
