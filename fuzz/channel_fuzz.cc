@@ -7,7 +7,7 @@
 
 using namespace ciuic;
 
-static constexpr size_t kMaxFrame = 1000;
+static constexpr size_t kMaxFrame = 40;
 
 static void take_frames(bootstrap::Channel* channel) {
   std::string frame;

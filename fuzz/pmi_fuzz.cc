@@ -13,8 +13,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   const std::string value(input.text());
   fuzz::SocketPair sockets = fuzz::socket_pair();
-  // All answers lie there beforehand, and then comes the end: nothing is waited for.
-  fuzz::say(sockets.theirs, input.rest());
+  // All answers lie there beforehand, and then comes the end: nothing is waited for. The last ones
+  // may be said again and again.
+  const int times = input.u8();
+  fuzz::say(sockets.theirs, input.bytes(input.u16()));
+  const std::string_view last = input.rest();
+  for (int i = 0; i <= times; ++i) fuzz::say(sockets.theirs, last);
   ::shutdown(sockets.theirs.get(), SHUT_WR);
   const TimeNs deadline = deadline_after(now_ns(), 10'000);
   const auto session = bootstrap::PmiSession::open(sockets.ours.get(), deadline);

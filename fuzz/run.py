@@ -28,6 +28,7 @@ DICTIONARIES = HERE / "dictionaries"
 
 # One fault of a target must not take the machine with it, nor wait for ever.
 MEMORY_MB = 1024
+ALLOCATION_MB = 20  # at once: no length is believed beyond what comes with it
 ONE_INPUT_S = 20
 MAX_INPUT_BYTES = 4096  # of what is kept; the whole corpus stays below a megabyte
 SANITIZERS = {
@@ -80,6 +81,7 @@ def fuzz(build: Path, target: str, seconds: int) -> Outcome:
         _program(build, target),
         f"-max_total_time={seconds}",
         f"-rss_limit_mb={MEMORY_MB}",
+        f"-malloc_limit_mb={ALLOCATION_MB}",
         f"-timeout={ONE_INPUT_S}",
         f"-artifact_prefix={findings}/{target}-",
         "-print_final_stats=1",

@@ -166,8 +166,12 @@ void stores() {
   const std::string got =
       "cmd=get_result rc=0 msg=success value=1\ncmd=get_result rc=0 value=6162\n";
   const std::string put = "cmd=put_result rc=0 msg=success\n";
-  seed("pmi", text("ab") + begin + met + got + put + put + met + met + got);
-  seed("pmi", text("") + begin + met + "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  const std::string once = std::string(1, '\0') + u16(begin.size()) + begin;
+  seed("pmi", text("ab") + once + met + got + put + put + met + met + got);
+  seed("pmi", text("") + once + met + "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
+  const std::string many = begin + met + "cmd=get_result rc=0 value=4096\n";
+  seed("pmi", text("") + std::string(1, '\xff') + u16(many.size()) + many +
+                  "cmd=get_result rc=0 value=" + std::string(1000, 'a') + "\n");
 }
 
 void texts() {
@@ -216,7 +220,7 @@ void scripts() {
     }
   }
   // A pair as it should be: each message whole, and the segment and a doorbell with the first.
-  seed("pair", std::string("\1\0\2\0\4\1\0\0\1\0\0", 11));
+  seed("pair", std::string("\1\0\2\0\4\1\1\0\0\1\1\0\0\1", 14));
 }
 
 }  // namespace

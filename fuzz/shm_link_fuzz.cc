@@ -37,6 +37,10 @@ class PeerMemory {
 
   SegmentView view() const { return SegmentView(bytes_, layout_); }
 
+  bool holds(const std::byte* data, size_t bytes) const {
+    return data >= bytes_ && data + bytes <= bytes_ + layout_.bytes;
+  }
+
   // A line as honest ones are, but for what the input says of it.
   void write_line(fuzz::Input* input, uint32_t number) {
     Line& line = view().ring(kMine)[input->flag() ? input->below(64) : number % 64];
@@ -76,6 +80,8 @@ class Reader {
       const size_t bytes = arrival.header.payload_bytes;
       fuzz::require(arrival.data != nullptr || bytes == 0, "a payload comes with its data");
       fuzz::require(bytes <= link_->max_payload(), "a bounded payload");
+      fuzz::require(bytes <= transport::shm::kInlineBytes || peer_->holds(arrival.data, bytes),
+                    "a payload in the line or in a slot");
       std::byte last{};
       if (bytes > 0) last = arrival.data[0] ^ arrival.data[bytes - 1];
       sum_ ^= std::to_integer<unsigned>(last);
