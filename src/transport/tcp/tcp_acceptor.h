@@ -31,6 +31,7 @@ struct TcpAcceptorOptions {
   std::string secret;
   security::Identity identity;      // job, epoch, group, and this rank as `to`
   posix::Poller* poller = nullptr;  // outlives it
+  int64_t last_word_ms = 500;       // for what full sockets hold up when the group closes
 };
 
 class TcpAcceptor {
@@ -53,7 +54,9 @@ class TcpAcceptor {
   // Until when links of the group may wait for their last words to go, all of them together, from
   // the first that asks on.
   TimeNs last_word_deadline(TimeNs now) {
-    if (last_word_deadline_ == kNever) last_word_deadline_ = deadline_after(now, kLastWordMs);
+    if (last_word_deadline_ == kNever) {
+      last_word_deadline_ = deadline_after(now, options_.last_word_ms);
+    }
     return last_word_deadline_;
   }
 
@@ -63,7 +66,6 @@ class TcpAcceptor {
   // Who connects and says nothing: at most so many at once, then the oldest has to go.
   static constexpr size_t kMaxPending = 64;
   static constexpr int64_t kHandshakeMs = 10'000;
-  static constexpr int64_t kLastWordMs = 500;
 
   struct Pending {
     posix::UniqueFd fd;

@@ -183,6 +183,7 @@ TEST_F(TcpLinkTest, ClosingLosesNothingToWhatStillComes) {
 }
 
 TEST_F(TcpLinkTest, ClosingEndsWhereThePeerNeverReads) {
+  make_acceptor(/*last_word_ms=*/20);
   const posix::UniqueFd fd = connected_peer();
   const std::vector<std::byte> payload(100'000);
   while (link_->can_send(payload.size())) {

@@ -21,6 +21,10 @@ class TcpLinkTest : public testing::Test {
  protected:
   explicit TcpLinkTest(security::UseTls tls = security::UseTls::kNo) {
     identity_.tls = tls;
+    make_acceptor(/*last_word_ms=*/60'000);
+  }
+
+  void make_acceptor(int64_t last_word_ms) {
     TcpAcceptorOptions options;
     options.listeners.push_back(std::move(posix::listen_at({"127.0.0.1", 0}).value()));
     address_ = posix::local_address(options.listeners[0].get()).value();
@@ -28,6 +32,7 @@ class TcpLinkTest : public testing::Test {
     options.identity = identity_;
     options.identity.to = 0;
     options.poller = poller_.get();
+    options.last_word_ms = last_word_ms;
     acceptor_ = std::move(TcpAcceptor::create(std::move(options)).value());
   }
 
