@@ -34,6 +34,11 @@ static bool parse_late(const std::string& message, LateCall* late) {
 // Its own deadline has passed, and it had not ended.
 std::string GroupJudge::wrong_with_time_out(const Error& error) const {
   LateCall late;
+  for (const FaultRecord& record : faults_) {
+    const bool is_nonsense = record.fault.kind == FaultKind::kBadControl &&
+                             static_cast<BadControl>(record.fault.lie) == BadControl::kNonsense;
+    if (is_nonsense) return "";
+  }
   if (!parse_late(error.status.message(), &late)) return "a time-out of no operation";
   const uint32_t number = late.sequence - group_.scenario->first_sequence;
   if (late.rank < 0 || late.rank >= static_cast<int>(group_.ranks.size())) return "of no rank";
@@ -53,12 +58,13 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
   const bool names_victim = names_rank(message, victim);
   const bool names_other = fault.other >= 0 && names_rank(message, rank_of(fault.other));
   const bool lost = code == StatusCode::kPeerLost && names_victim;
+  const bool has_left = message.find("closed its communicator") != std::string::npos;
   if (error.at < record.happened_at && fault.kind != FaultKind::kShortTimeout) return false;
   switch (fault.kind) {
     case FaultKind::kNone: return false;
     case FaultKind::kKilled: return lost;
     case FaultKind::kExited:
-      if (fault.loses) return lost;
+      if (fault.loses || is_held(victim, group_.scenario->calls.size())) return lost;
       return lost && victim == 0 && error.at >= record.happened_at + settings_.orphan_after;
     case FaultKind::kStopped:
     case FaultKind::kPaused:
@@ -67,19 +73,25 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
     case FaultKind::kCutData: return lost || (code == StatusCode::kPeerLost && names_other);
     case FaultKind::kCutControl:
     case FaultKind::kCutBoth:
+      if (is_cut_off(error.rank) && has_left) return true;
+      if (code == StatusCode::kPeerLost && victim == 0 && fault.other < 0 && error.rank == 0) {
+        return true;  // to the hub, the others are gone
+      }
       return code == StatusCode::kPeerLost &&
              (names_victim || names_other || names_rank(message, 0));
     case FaultKind::kDroppedData:
       if (code == StatusCode::kTimeout) return true;
-      // It closed when all it had sent had left it.
+      // It went when all that it had sent had left it.
       return code == StatusCode::kPeerLost && (names_victim || names_other || fault.other < 0) &&
-             message.find("closed its communicator") != std::string::npos;
+             (has_left || (faults_.size() > 1 && message.find("is gone") != std::string::npos));
     case FaultKind::kDroppedControl:
     case FaultKind::kDroppedBoth:
       if (code == StatusCode::kTimeout) return true;
       if (code != StatusCode::kPeerLost) return false;
       // A hub that nobody reaches does not hear of any of them.
       if (victim == 0 && fault.other < 0 && error.rank == 0) return true;
+      // Nor does a rank that is cut off hear why others have left.
+      if (is_cut_off(error.rank) && has_left) return true;
       return names_victim || names_other || names_rank(message, 0);
     case FaultKind::kCallsOtherwise: return explains_mismatch(fault, victim, error);
     case FaultKind::kBadMessage:
@@ -90,7 +102,7 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
         return true;
       }
       // It never sent what was due, and is done.
-      return lost && message.find("closed its communicator") != std::string::npos;
+      return lost && has_left;
     case FaultKind::kBadControl:
       if (static_cast<BadControl>(fault.lie) == BadControl::kNonsense) return true;
       return lost || (error.rank == victim && code == StatusCode::kPeerLost);
@@ -99,7 +111,7 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
              message.find(fmt::format("rank {} called abort()", victim)) != std::string::npos;
     case FaultKind::kClosesEarly:
       return (code == StatusCode::kPeerLost || code == StatusCode::kAborted) && names_victim &&
-             message.find("closed its communicator") != std::string::npos;
+             has_left;
     case FaultKind::kShortTimeout: return code == StatusCode::kTimeout;
   }
   return false;
@@ -124,7 +136,9 @@ bool GroupJudge::explains_mismatch(const Fault& fault, int victim, const Error& 
   }
   bool alone = true;
   for (size_t rank = 0; rank < group_.ranks.size(); ++rank) {
-    if (static_cast<int>(rank) != victim && group_.ranks[rank].closed_at > error.at) alone = false;
+    const int number = static_cast<int>(rank);
+    const bool answers = is_live(number) && group_.ranks[rank].closed_at > error.at;
+    if (number != victim && answers) alone = false;
   }
   if (alone) return true;
   const bool swaps = static_cast<OtherCall>(fault.lie) == OtherCall::kOrder;

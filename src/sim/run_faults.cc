@@ -46,6 +46,8 @@ void Run::happen(size_t number) {
   const Fault& fault = record.fault;
   Process& process = *processes_[fault.victim];
   if (process.dead || stage_ > Stage::kSettling) return;
+  const bool is_own_act = fault.kind == FaultKind::kAborts || fault.kind == FaultKind::kClosesEarly;
+  if (is_own_act && process.is_stopped(network_.now())) return;
   record.happened_at = network_.now();
   switch (fault.kind) {
     case FaultKind::kKilled:

@@ -92,6 +92,21 @@ TimeNs Survivors::next_step(int rank) const {
   return runs ? musters_[rank]->next_step() : kNever;
 }
 
+std::string Survivors::text() const {
+  std::string text;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!has_begun(rank)) continue;
+    text += fmt::format("; rank {}: ", rank);
+    if (!ended_[rank]) continue;
+    const control::Muster& of_rank = muster(rank);
+    if (!of_rank.status().ok()) text += of_rank.status().message();
+    for (size_t other = 0; other < of_rank.members().size(); ++other) {
+      if (of_rank.members()[other]) text += fmt::format("{} ", other);
+    }
+  }
+  return text;
+}
+
 std::vector<bool> Survivors::members() const {
   for (int rank = 0; rank < size(); ++rank) {
     const bool agrees =
@@ -112,11 +127,10 @@ std::string Survivors::wrong(const std::vector<bool>& there,
       const std::vector<bool>& mine = muster(rank).members();
       if (!mine[rank]) return fmt::format("rank {} is not among those it agreed on", rank);
       if (mine == agreed) continue;
-      // Two groups come about only where each has been told that the other is lost.
-      for (int other = 0; other < size(); ++other) {
-        if (mine[other] && agreed[other]) return "survivors do not agree who they are";
-        if (mine[other] && !given_up[other]) return "survivors go on in two groups";
-      }
+      // Another group comes about only where its leader has been told that the first one's is lost,
+      // and the other way round. Who is in both has followed one of them; the other's join fails.
+      if (agreed[rank]) return "survivors do not agree who they are" + text();
+      if (!given_up[rank]) return "survivors go on in two groups" + text();
       continue;
     }
     // The others go on without it; it hears so, or waits for them in vain.

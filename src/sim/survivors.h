@@ -44,6 +44,8 @@ class Survivors {
   // have at the next look; `given_up`: whom some rank had been told to be lost.
   std::string wrong(const std::vector<bool>& there, const std::vector<bool>& given_up) const;
 
+  std::string text() const;  // who has agreed on whom
+
   // By old rank; empty: they have not agreed.
   std::vector<bool> members() const;
 
