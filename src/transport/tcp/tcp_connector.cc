@@ -25,7 +25,6 @@ void TcpConnector::begin(TimeNs deadline, TimeNs now) {
   deadline_ = deadline;
   next_address_ = 0;
   try_again_ = options_.addresses.empty();  // the peer may still connect to us
-  too_late_ = false;
   failures_.clear();
   retry_at_ = now;
   start_attempt(now);
@@ -91,11 +90,10 @@ void TcpConnector::start_attempt(TimeNs now) {
   }
 }
 
-Status TcpConnector::verdict(TimeNs now) const {
+Status TcpConnector::verdict() const {
   std::string text = "cannot be reached";
   if (!failures_.empty()) text += ": " + failures_;
-  const bool late = now >= deadline_ || too_late_;
-  return Status(late ? StatusCode::kTimeout : StatusCode::kPeerLost, std::move(text));
+  return Status(StatusCode::kPeerLost, std::move(text));
 }
 
 Result<bool> TcpConnector::prove(const posix::Address& address) {
@@ -146,7 +144,7 @@ Result<bool> TcpConnector::advance() {
 
 Result<TcpConnection> TcpConnector::progress(TimeNs now) {
   if (stage_ == Stage::kIdle) {
-    if (now >= deadline_) return verdict(now);
+    if (now >= deadline_) return verdict();
     if (now < retry_at_) return TcpConnection();
     if (next_address_ == 0) failures_.clear();  // the last round's are told
     start_attempt(now);
@@ -161,7 +159,6 @@ Result<TcpConnection> TcpConnector::progress(TimeNs now) {
     }
     if (done.ok() && now < attempt_deadline_) return TcpConnection();
     if (done.ok()) {
-      too_late_ = true;
       attempt_failed("connect to " + options_.addresses[next_address_ - 1].format() +
                      ": no answer in time");
     } else if (done.status().code() == StatusCode::kPeerLost) {
@@ -169,13 +166,12 @@ Result<TcpConnection> TcpConnector::progress(TimeNs now) {
     } else {
       return done.status();
     }
-    if (now >= deadline_) return verdict(now);
+    if (now >= deadline_) return verdict();
     start_attempt(now);
   }
-  if (!try_again_) return verdict(now);
+  if (!try_again_) return verdict();
   next_address_ = 0;
   try_again_ = options_.addresses.empty();
-  too_late_ = false;
   retry_at_ = now + kRetryNs;
   set_timer(std::min(retry_at_, deadline_));
   return TcpConnection();

@@ -53,7 +53,7 @@ class TcpConnector {
   bool reached_peer() const { return stage_ == Stage::kProving || stage_ == Stage::kWaiting; }
 
   // The connection when it is done, an invalid one while it is not. Final errors: kPeerLost,
-  // kTimeout, which name each address and what was wrong with it; kPermission, kMismatch.
+  // which names each address and what was wrong with it; kPermission, kMismatch.
   Result<TcpConnection> progress(TimeNs now);
 
   // Gives the attempt up, without an error. In a forked child it must not be called, nor the
@@ -71,7 +71,7 @@ class TcpConnector {
   Result<bool> advance();
   Result<bool> prove(const posix::Address& address);
   Result<size_t> receive_kept(char* kept);
-  Status verdict(TimeNs now) const;
+  Status verdict() const;
 
   TcpConnectorOptions options_;
   Stage stage_ = Stage::kIdle;
@@ -85,7 +85,6 @@ class TcpConnector {
   TimeNs attempt_deadline_ = kNever;
   TimeNs retry_at_ = 0;
   bool try_again_ = false;  // the peer is there: it only did not keep the connection
-  bool too_late_ = false;   // an address did not answer in its time
   std::string failures_;
 };
 

@@ -125,7 +125,7 @@ TEST_F(TcpLinkTest, NobodyAtAnyAddressIsALostPeerThatNamesThemAll) {
                 {"rank 1 (host-b)", first.second.format(), second.second.format(), "ECONNREFUSED"});
 }
 
-TEST_F(TcpLinkTest, ALinkWhosePeerDoesNotAnswerTimesOut) {
+TEST_F(TcpLinkTest, APeerThatDoesNotAnswerInTimeIsLost) {
   // The kernel takes the connection; no acceptor ever says a word.
   posix::UniqueFd silent = std::move(posix::listen_at({"127.0.0.1", 0}).value());
   const posix::Address address = posix::local_address(silent.get()).value();
@@ -138,7 +138,7 @@ TEST_F(TcpLinkTest, ALinkWhosePeerDoesNotAnswerTimesOut) {
         link_->progress();
       },
       [&] { return !link_->status().ok(); }));
-  expect_status(StatusCode::kTimeout, {"rank 1 (host-b)", address.format()});
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", address.format()});
 }
 
 TEST_F(TcpLinkTest, AServiceThatIsNotOursIsPassedOver) {
