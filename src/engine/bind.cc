@@ -122,9 +122,7 @@ static void start(Group& group, Operation& operation) {
   count_chunks(group, operation);
   announce(group, operation);
   adopt_early(group, operation);
-  for (size_t peer = 0; peer < group.peers.size() && group.status.ok(); ++peer) {
-    if (group.peers[peer].gone) check_gone(group, static_cast<int>(peer));
-  }
+  group.checks_gone = group.any_gone;
   if (group.status.ok() && operation.unfinished == 0) finish(group, operation);
 }
 

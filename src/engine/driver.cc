@@ -18,6 +18,10 @@ static constexpr int64_t kSpinUs = 200;
 // time slices to strangers.
 static constexpr uint32_t kYields = 100;
 
+// Nor for longer than this: with strangers on the cores a yield costs their time slices, and a wait
+// in short pieces, such as Python's, would do nothing else and never sleep.
+static constexpr TimeNs kYieldNs = 1'000'000;
+
 // Passes between two looks at the clock and at the sockets, each a system call: when spinning, and
 // when every pass yields.
 static constexpr uint32_t kPassesPerLook = 32;
@@ -29,8 +33,8 @@ static constexpr uint32_t kLooksPerPoll = 64;
 // Passes for which a spinning thread keeps the lock before it looks whether others want it.
 static constexpr uint32_t kPassesPerTurn = 256;
 
-// Steps that the control plane's question waits for, at most.
-static constexpr int kStepsBeforeAnswer = 16;
+// Steps that the control plane's word waits for, at most.
+static constexpr int kStepsBeforeWord = 16;
 
 Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
   auto poller = posix::Poller::create();
@@ -105,6 +109,7 @@ void Driver::report(Group* group, const Cause& cause) {
 
 void Driver::end_group(Group* group, const Status& status) {
   Lock lock = lock_engine();
+  use_what_has_come();
   engine_.end_group(group, status);
   leave();
 }
@@ -112,7 +117,7 @@ void Driver::end_group(Group* group, const Status& status) {
 void Driver::mark_gone(Group* group, int peer, const Status& why) {
   Lock lock = lock_engine();
   engine_.mark_gone(group, peer, why);
-  hand_on_causes();
+  use_what_has_come();
   leave();
 }
 
@@ -126,14 +131,18 @@ GroupProgress Driver::progress(const Group* group) {
   return engine_.progress(group);
 }
 
-bool Driver::needs(const Group* group, uint32_t sequence, int peer) {
-  Lock lock = lock_engine();
+// What has come, and nobody has looked at, counts.
+void Driver::use_what_has_come() {
   look();
   const TimeNs now = now_ns();
-  // What has come, and nobody has looked at, counts.
-  for (int i = 0; i < kStepsBeforeAnswer && step(now); ++i) {
+  for (int i = 0; i < kStepsBeforeWord && step(now); ++i) {
   }
   settle(now);
+}
+
+bool Driver::needs(const Group* group, uint32_t sequence, int peer) {
+  Lock lock = lock_engine();
+  use_what_has_come();
   const bool needed = engine_.needs(group, sequence, peer);
   leave();
   return needed;
@@ -195,7 +204,7 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
   const int before = engine_.active();
   for (Request& request : requests) engine_.submit_part(group, std::move(request), now, work);
   hand_on_causes();
-  if (engine_.active() < before) leave();  // it needs a peer that is gone: all have ended
+  if (engine_.active() < before) leave();  // it could not start: all have ended
   const bool moved = step(now);
   if (moved && (!wait_follows || work->done())) settle(now);
   if (wait_follows || work->done()) return work;
@@ -248,9 +257,11 @@ bool Driver::spin(Lock& lock, WorkState* work, TimeNs deadline) {
     }
     if (oversubscribed_) {
       if (++yields > kYields) break;
+      const TimeNs before = now_ns();
       lock.unlock();
       sched_yield();
       lock.lock();
+      if (now_ns() - before > kYieldNs) break;
     } else if (looks && now - idle_since > budget_us * 1000) {
       break;
     }

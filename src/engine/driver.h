@@ -95,6 +95,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   void watch(Lock& lock, const WorkState* work, TimeNs until);
   void set_armed(bool armed);
   void wake_watcher();
+  void use_what_has_come();
   void settle(TimeNs now);
   bool look();
   void leave();

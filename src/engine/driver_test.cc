@@ -341,42 +341,75 @@ TEST_F(TwoDriversThatSleep, AGroupThatComesWhileAThreadSleepsIsRungToo) {
 }
 
 // Rank 0 of three; the other two are only what the test says that they sent.
-TEST(OneOfThree, ACallThatNeedsAPeerThatIsGoneEndsTheWaitsOfOthers) {
-  auto driver = Driver::create({.buffer_size = 1 << 20, .spin_us = 0});
-  ASSERT_TRUE(driver.ok());
-  auto inbox = std::make_shared<Inbox>();
-  inbox->poller = (*driver)->poller();
-  GroupConfig config;
-  config.links.resize(3);
-  config.links[1] = std::make_unique<QueueLink>(inbox, std::make_shared<Inbox>());
-  config.links[2] =
-      std::make_unique<QueueLink>(std::make_shared<Inbox>(), std::make_shared<Inbox>());
-  Group* group = (*driver)->add_group(
-      std::move(config), {.set_sleeping = [inbox](bool now) { inbox->set_sleeping(now); }});
-  wire::Header goodbye;
-  goodbye.type = wire::MessageType::kGoodbye;
-  inbox->put(goodbye, {});
+class OneOfThree : public testing::Test {
+ protected:
+  OneOfThree() : driver_(Driver::create({.buffer_size = 1 << 20, .spin_us = 0}).value()) {
+    inbox_->poller = driver_->poller();
+    goodbye_.type = wire::MessageType::kGoodbye;
+    GroupConfig config;
+    config.links.resize(3);
+    config.links[1] = std::make_unique<QueueLink>(inbox_, std::make_shared<Inbox>());
+    config.links[2] =
+        std::make_unique<QueueLink>(std::make_shared<Inbox>(), std::make_shared<Inbox>());
+    group_ = driver_->add_group(std::move(config), {.set_sleeping = [inbox = inbox_](bool now) {
+                                  inbox->set_sleeping(now);
+                                }});
+  }
 
-  int64_t value = 0;
-  const auto call = [&](plan::Operation operation, plan::Algorithm algorithm, int root) {
+  Work call(plan::Operation operation, plan::Algorithm algorithm, int root, int64_t* value) {
     Request request;
     request.operation = plan::name_of(operation);
     request.plan = std::make_shared<const plan::Plan>(
         plan::make(operation, algorithm, plan::Layout::one_host(3), 0, root));
-    request.input = request.output = reinterpret_cast<std::byte*>(&value);
+    request.input = request.output = reinterpret_cast<std::byte*>(value);
     request.count = 1;
     request.dtype = DataType::kInt64;
-    return Work((*driver)->submit(group, {&request, 1}, now_ns(), true));
-  };
-  Work without = call(plan::Operation::kBroadcast, plan::Algorithm::kDirect, 2);
+    return Work(driver_->submit(group_, {&request, 1}, now_ns(), true));
+  }
+  Work broadcast(int root, int64_t* value) {
+    return call(plan::Operation::kBroadcast, plan::Algorithm::kDirect, root, value);
+  }
+
+  std::shared_ptr<Driver> driver_;
+  std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();  // what comes from rank 1
+  wire::Header goodbye_;
+  Group* group_ = nullptr;
+};
+
+TEST_F(OneOfThree, ACallThatNeedsAPeerThatIsGoneEndsTheWaitsOfOthers) {
+  inbox_->put(goodbye_, {});
+  int64_t value = 0;
+  Work without = broadcast(2, &value);
   std::future<Status> sleeper = waiting_for(without);
-  inbox->until_asleep();
-  Work with = call(plan::Operation::kAllReduce, plan::Algorithm::kOneShot, 0);
-  EXPECT_EQ(with.status().code(), StatusCode::kPeerLost);
-  EXPECT_NE(with.status().message().find("rank 1"), std::string::npos) << with.status().message();
+  inbox_->until_asleep();
+  Work with = call(plan::Operation::kAllReduce, plan::Algorithm::kOneShot, 0, &value);
+  const Status lost = with.wait();
+  EXPECT_EQ(lost.code(), StatusCode::kPeerLost);
+  EXPECT_NE(lost.message().find("rank 1"), std::string::npos) << lost.message();
   EXPECT_TRUE(is_over(sleeper));
-  (void)(*driver)->remove_group(group);
+  (void)driver_->remove_group(group_);
   EXPECT_EQ(sleeper.get().code(), StatusCode::kPeerLost);
+}
+
+TEST_F(OneOfThree, WhatHasComeIsUsedBeforeALaterOperationEndsTheGroup) {
+  int64_t value[2] = {0, 0};
+  Work first = broadcast(1, &value[0]);
+  Work second = broadcast(1, &value[1]);
+  const int64_t sent = 42;
+  wire::Header data;
+  data.payload_bytes = sizeof(sent);
+  data.message_bytes = sizeof(sent);
+  const auto* bytes = reinterpret_cast<const std::byte*>(&sent);
+  {
+    std::lock_guard<std::mutex> lock(inbox_->mutex);  // both are there at the first look
+    inbox_->messages.push_back({data, {bytes, bytes + sizeof(sent)}});
+    inbox_->messages.push_back({goodbye_, {}});
+  }
+  driver_->poller()->ring();
+  EXPECT_TRUE(first.wait().ok()) << first.status().message();
+  EXPECT_EQ(value[0], 42);
+  EXPECT_EQ(second.wait().code(), StatusCode::kPeerLost);
+  (void)driver_->remove_group(group_);
 }
 
 TEST_F(TwoDrivers, AWorkOutlivesItsDriver) {

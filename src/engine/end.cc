@@ -11,6 +11,9 @@
 
 namespace ciuic::engine {
 
+// For so long at most an operation that needs a peer that is gone waits for earlier ones.
+static constexpr TimeNs kGoneGrace = 250'000'000;
+
 static void give_back(Group& group, Operation& operation) {
   for (size_t s = 0; s < operation.streams.size(); ++s) {
     Ring<Chunk>& arrived = operation.streams[s].arrived;
@@ -216,13 +219,12 @@ void check_links(Group& group) {
   for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
     Peer& peer = group.peers[rank];
     if (peer.link == nullptr || peer.gone || peer.link->status().ok()) continue;
-    peer.gone = true;
-    check_gone(group, static_cast<int>(rank));
+    note_gone(group, static_cast<int>(rank));
   }
 }
 
 // A peer may go, with a goodbye or without, once it has done its part in an operation: others may
-// still be at it. `check_gone` ends the group where an operation needs more of the peer.
+// still be at it.
 bool needs(const Group& group, const Operation& operation, int peer) {
   const auto& streams = operation.request.plan->streams;
   for (int s = operation.program->first_stream[peer]; s >= 0;
@@ -241,29 +243,59 @@ bool needs(const Group& group, const Operation& operation, int peer) {
   return false;
 }
 
-void check_gone(Group& group, int peer) {
+void note_gone(Group& group, int peer) {
+  group.peers[peer].gone = true;
+  group.any_gone = group.checks_gone = true;
+}
+
+static Cause lost_in(const Group& group, const Operation& operation, int peer) {
+  const Status& status = group.peers[peer].link->status();
+  const char* name = operation.request.operation;
+  Cause cause{.status = {},
+              .about = peer,
+              .has_operation = true,
+              .sequence = operation.sequence,
+              .operation = name};
+  if (status.ok()) {
+    cause.status = {StatusCode::kPeerLost,
+                    fmt::format("rank {} closed its communicator and took no part in {} "
+                                "(operation {})",
+                                peer, name, operation.sequence)};
+  } else {
+    cause.status = {status.code(),
+                    fmt::format("{}, while rank {} was in {} (operation {})", status.message(),
+                                group.config.rank, name, operation.sequence)};
+  }
+  return cause;
+}
+
+static int gone_that_it_needs(const Group& group, const Operation& operation) {
+  for (size_t peer = 0; peer < group.peers.size(); ++peer) {
+    const int rank = static_cast<int>(peer);
+    if (group.peers[peer].gone && needs(group, operation, rank)) return rank;
+  }
+  return -1;
+}
+
+void check_gone(Group& group, bool is_idle, TimeNs now) {
+  if (!group.checks_gone || !group.status.ok()) return;
+  bool earlier = false;  // one may yet end well
   for (uint32_t i = 0; i < kMaxActive; ++i) {
     const Operation* operation = group.find(group.lowest + i);
-    if (operation == nullptr || !needs(group, *operation, peer)) continue;
-    const Status& status = group.peers[peer].link->status();
-    const char* name = operation->request.operation;
-    Cause cause{.status = {},
-                .about = peer,
-                .has_operation = true,
-                .sequence = operation->sequence,
-                .operation = name};
-    if (status.ok()) {
-      cause.status = {StatusCode::kPeerLost,
-                      fmt::format("rank {} closed its communicator and took no part in {} "
-                                  "(operation {})",
-                                  peer, name, operation->sequence)};
-    } else {
-      cause.status = {status.code(),
-                      fmt::format("{}, while rank {} was in {} (operation {})", status.message(),
-                                  group.config.rank, name, operation->sequence)};
+    if (operation == nullptr) continue;
+    const int peer = gone_that_it_needs(group, *operation);
+    if (peer < 0) {
+      earlier = true;
+      continue;
     }
-    return report(group, std::move(cause));
+    if (earlier && !is_idle) {
+      if (group.gone_since == kNever && now > 0) group.gone_since = now;
+      if (now < group.gone_since || now - group.gone_since < kGoneGrace) return;
+    }
+    return report(group, lost_in(group, *operation, peer));
   }
+  group.checks_gone = false;
+  group.gone_since = kNever;
 }
 
 }  // namespace ciuic::engine

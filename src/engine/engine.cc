@@ -143,6 +143,7 @@ static bool step_group(Group& group, TimeNs now) {
     if (!group.peers[rank].control.empty()) any |= flush_control(group, static_cast<int>(rank));
   }
   if (any || ++group.passes % kPassesBetweenLooks == 0) check_links(group);
+  check_gone(group, !any, now);
   check_deadlines(group, now);
   return any || !group.status.ok();
 }

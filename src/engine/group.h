@@ -117,8 +117,11 @@ class Group {
   bool is_halted = false;  // what ends the group is being decided
   Cause cause;
   bool cause_waits = false;
-  bool is_told = false;     // a Work has ended with `status`
-  std::vector<Peer> peers;  // by rank
+  bool is_told = false;        // a Work has ended with `status`
+  std::vector<Peer> peers;     // by rank
+  bool any_gone = false;       // of them
+  bool checks_gone = false;    // check_gone() has to look
+  TimeNs gone_since = kNever;  // ... and waits for earlier operations
 
   // The last calls, by sequence modulo their number.
   static constexpr uint32_t kCallRecords = 64;
@@ -176,7 +179,10 @@ void report(Group& group, Cause cause);  // halts the group, or ends it
 void end_group(Group& group, Status status);
 void check_deadlines(Group& group, TimeNs now);
 void check_links(Group& group);
-void check_gone(Group& group, int peer);
+void note_gone(Group& group, int peer);  // it has said goodbye, or the link is lost
+// Ends the group where an operation needs more of a peer that is gone. Earlier operations that can
+// end by what has come, do so first: while anything moves, for a moment (kGoneGrace).
+void check_gone(Group& group, bool is_idle, TimeNs now);
 bool needs(const Group& group, const Operation& operation, int peer);  // more of the peer
 
 }  // namespace ciuic::engine

@@ -303,10 +303,7 @@ static void take(Group& group, int peer, const transport::Arrival& arrival) {
     case wire::MessageType::kCredit: on_credit(group, peer, header); break;
     case wire::MessageType::kAck: break;
     case wire::MessageType::kAbort: on_abort(group, peer, arrival); break;
-    case wire::MessageType::kGoodbye:
-      from.gone = true;
-      check_gone(group, peer);
-      break;
+    case wire::MessageType::kGoodbye: note_gone(group, peer); break;
   }
 }
 

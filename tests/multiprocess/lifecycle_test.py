@@ -125,11 +125,15 @@ def test_threads_of_three_ranks(ciuic_run) -> None:
 WAYS = ["end", "exit", "os_exit", "fork", "spawn"]
 
 
+@pytest.mark.parametrize("calls_more", ["", "later"])
 @pytest.mark.parametrize("way", WAYS)
 @TRANSPORTS
-def test_who_did_its_part_may_go(start, state_of, transport: str, way: str) -> None:
+def test_who_did_its_part_may_go(
+    start, state_of, transport: str, way: str, calls_more: str
+) -> None:
     """Rank 1 is stopped in the last operation until rank 0 is gone, and still gets its result."""
-    ranks = start("leave_early.py", 2, way, "20000", CIUIC_TRANSPORT=transport)
+    arguments = ["leave_early.py", 2, way, "20000", *calls_more.split()]
+    ranks = start(*arguments, CIUIC_TRANSPORT=transport)
     while state_of(ranks.each[1].pid) != "T":
         assert ranks.each[1].poll() is None, ranks.finish(1)
         time.sleep(0.01)
