@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the documents: links lead to a file and a heading, named files are there, commands run.
 
-``check_docs.py`` checks links, paths in `code`, tests named as `path::name`, and that no page is
-empty. With ``--run`` it also
-runs, in the root of the tree, every ``sh`` block that follows a line ``<!-- tested -->``, or
-``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes right after a tested
-one, each of its lines must appear in what was printed, in order, with ``...`` for any text.
+``check_docs.py`` checks links, paths in `code`, tests named as `path::name`, that no page is empty,
+and that a page in another language (``X.zh-CN.md``) has the English one's commands and tables.
+With ``--run`` it also runs, in the root of the tree, every ``sh`` block that follows a line
+``<!-- tested -->``, or ``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes
+right after a tested one, each of its lines must appear in what was printed, in order, with ``...``
+for any text.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 DEFAULT_SECONDS = 60
@@ -96,6 +98,26 @@ def check_page(page: Path, text: str, root: Path) -> Iterator[str]:
             yield f"{where}: {target or page.name} has no heading #{anchor}"
 
 
+def _same_in_all_languages(text: str) -> list[str]:
+    """Commands without their comments, and the width of each row of each table."""
+    found = []
+    for block in _FENCE.finditer(text):
+        if block.group(2) in ("sh", "python"):
+            found += [line.partition("  #")[0].rstrip() for line in block.group(3).splitlines()]
+    rows = [line for line in _without_blocks(text).splitlines() if line.startswith("|")]
+    return found + [f"a row of {row.count('|') - 1}" for row in rows]
+
+
+def check_translation(page: Path, text: str, original: str) -> Iterator[str]:
+    """What has been changed in one language alone."""
+    here, there = _same_in_all_languages(text), _same_in_all_languages(original)
+    if here != there:
+        ours, theirs = next(
+            pair for pair in zip_longest(here, there, fillvalue="") if pair[0] != pair[1]
+        )
+        yield f"{page}:1: has '{ours}' where the English page has '{theirs}'"
+
+
 def commands(text: str) -> list[Command]:
     blocks = list(_FENCE.finditer(text))
     found = []
@@ -167,6 +189,11 @@ def main(arguments: list[str]) -> int:
         for complaint in check_page(page, text, root):
             print(complaint)
             failed += 1
+        if page.suffixes == [".zh-CN", ".md"]:
+            english = page.with_name(page.name.replace(".zh-CN", ""))
+            for complaint in check_translation(page, text, english.read_text("utf-8")):
+                print(complaint)
+                failed += 1
         for command in commands(text) if arguments else []:
             count += 1
             if (trouble := run(command, root)) is not None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import check_docs
 
 PAGE = """# Two words
@@ -74,3 +76,20 @@ def test_commands_end(tmp_path):
     (command,) = check_docs.commands(PAGE)
     command.script, command.seconds = "echo begun; exec tail -f /dev/null", 1
     assert check_docs.run(command, tmp_path) == "has not ended after 1 s\nbegun\n"
+
+
+def test_a_page_in_another_language_has_the_same_commands_and_tables() -> None:
+    page = Path("PAGE.zh-CN.md")
+    assert list(check_docs.check_translation(page, PAGE, PAGE)) == []
+    table = "| a | b |\n|---|---|\n| 1 | 2 |\n"
+    commented = "```sh\nmake all    # everything\n```\n"
+    same = list(check_docs.check_translation(page, commented.replace("every", "any"), commented))
+    assert same == []
+    for text, original in (
+        (commented, commented.replace("all", "demo")),
+        (table, table + "| 3 | 4 |\n"),
+        (table, table.replace("| 1 | 2 |", "| 1 |")),
+        ("", commented),
+    ):
+        (complaint,) = check_docs.check_translation(page, text, original)
+        assert complaint.startswith("PAGE.zh-CN.md:1: has")
