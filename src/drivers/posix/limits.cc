@@ -64,6 +64,22 @@ std::string descriptor_advice() {
       count, limit.rlim_cur, limit.rlim_max);
 }
 
+std::string open_files_advice() {
+  const Result<std::string> text = read_file("/proc/sys/fs/file-nr");
+  std::istringstream counts(text.ok() ? *text : std::string());
+  std::string open = "as many files open as it allows";
+  uint64_t used = 0;
+  uint64_t unused = 0;
+  uint64_t most = 0;
+  if (counts >> used >> unused >> most) {
+    open = fmt::format("{} files open, and it allows {}", used - std::min(used, unused), most);
+  }
+  return fmt::format(
+      "all processes of the machine together have {}. More are allowed by `sysctl -w "
+      "fs.file-max=...`, as root",
+      open);
+}
+
 // The number after `name` in a file of lines "Name:   123 kB", in bytes.
 static std::optional<uint64_t> bytes_in(const std::string& path, const std::string& name) {
   Result<std::string> text = read_file(path);

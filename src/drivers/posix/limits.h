@@ -19,6 +19,9 @@ size_t room_for_descriptors(size_t wanted);
 // "this process has 60 descriptors open, and RLIMIT_NOFILE allows 64 (hard limit 64): ..."
 std::string descriptor_advice();
 
+// The same of the whole machine: "all processes of the machine together have 1000 files open, ...".
+std::string open_files_advice();
+
 // "the machine has 123456789 bytes available, and RLIMIT_AS allows this process ... of address
 // space, ...". Only limits that there are.
 std::string memory_advice();

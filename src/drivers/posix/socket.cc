@@ -69,7 +69,11 @@ Result<UniqueFd> accept_from(int listener) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return UniqueFd();
     // The connection that was waiting has gone again; so may the next, or be fine.
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    return system_status("accept", errno);
+    const int error = errno;
+    // Linux wants a descriptor before it looks whether there is anybody to give it to.
+    pollfd entry{listener, POLLIN, 0};
+    if (::poll(&entry, 1, 0) == 0) return UniqueFd();
+    return system_status("accept", error);
   }
 }
 

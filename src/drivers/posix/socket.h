@@ -18,7 +18,8 @@ namespace ciuic::posix {
 // the port is in use, with the process that has it where /proc tells. "::" takes IPv4 too.
 Result<UniqueFd> listen_at(const Address& address, int backlog = 1024);
 
-// Takes one waiting connection; an invalid fd where there is none.
+// Takes one waiting connection; an invalid fd where there is none. kResource: one waits, and no
+// descriptor is left for it.
 Result<UniqueFd> accept_from(int listener);
 
 // Another descriptor of the same socket.

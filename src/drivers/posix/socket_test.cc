@@ -11,6 +11,7 @@
 
 #include <thread>
 
+#include "drivers/posix/no_descriptors.h"
 #include "drivers/posix/process.h"
 
 namespace ciuic::posix {
@@ -111,6 +112,22 @@ TEST(Socket, RefusedConnectionIsAnError) {
   Result<UniqueFd> fd = connect_to(where, now_ns() + 10 * kSecond);
   ASSERT_FALSE(fd.ok());
   EXPECT_NE(fd.status().message().find("ECONNREFUSED"), std::string::npos);
+}
+
+TEST(Socket, WantsADescriptorOnlyForSomebodyWhoWaits) {
+  const UniqueFd listener = std::move(*listen_at({"127.0.0.1", 0}));
+  const Address address = *local_address(listener.get());
+  NoDescriptors none;
+  const Result<UniqueFd> nobody = accept_from(listener.get());
+  ASSERT_TRUE(nobody.ok()) << nobody.status().message();
+  EXPECT_FALSE(nobody->valid());
+  none.spare_one();
+  const UniqueFd outside = std::move(*start_connect(address));
+  ASSERT_TRUE(*wait_for(outside.get(), POLLOUT, deadline_after(now_ns(), 20'000)));
+  EXPECT_EQ(accept_from(listener.get()).status().code(), StatusCode::kResource);
+  none.spare_one();
+  EXPECT_TRUE(accept_from(listener.get())->valid());
+  EXPECT_TRUE(accept_from(listener.get()).ok());
 }
 
 TEST(Socket, SourceAddressFollowsTheRoute) {

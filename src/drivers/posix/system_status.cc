@@ -38,6 +38,7 @@ static StatusCode code_of(int error) {
 Status system_status(const std::string& what, int error) {
   std::string text = what + ": " + errno_text(error);
   if (error == EMFILE) text += "; " + descriptor_advice();
+  if (error == ENFILE) text += "; " + open_files_advice();
   if (error == ENOMEM) text += "; " + memory_advice();
   return Status(code_of(error), text);
 }
