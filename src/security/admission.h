@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+
+#include "ciuic/status.h"
 
 namespace ciuic::security {
 
@@ -19,6 +22,10 @@ size_t most_unproven(size_t most);
 constexpr size_t accepts_at_once(size_t most_unproven) {
   return std::clamp<size_t>(most_unproven / 16, 1, 64);  // of each of a few listeners
 }
+
+// What a time-out says of somebody who did not come, behind its own words, where `accepted`, the
+// last accept(), failed: that one may wait outside. Nothing where it did not fail.
+std::string while_unable_to_accept(const std::string& who, const Status& accepted);
 
 // Who goes first where there is no more room: of those who have proven nothing the oldest that has
 // not even said hello, else the oldest; the end where there is none. `room` has the oldest first;

@@ -8,7 +8,10 @@
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "drivers/posix/socket.h"
+#include "drivers/posix/timer_fd.h"
+#include "security/admission.h"
 #include "transport/tcp/tcp_link.h"
 
 namespace ciuic::transport::tcp {
@@ -18,6 +21,11 @@ Result<std::shared_ptr<TcpAcceptor>> TcpAcceptor::create(TcpAcceptorOptions opti
   for (const posix::UniqueFd& listener : acceptor->options_.listeners) {
     CIUIC_RETURN_IF_ERROR(acceptor->options_.poller->add(listener.get(), &acceptor->ready_));
   }
+  // Made now: when it is needed, no descriptor is left.
+  Result<posix::UniqueFd> timer = posix::create_timer();
+  if (!timer.ok()) return timer.status();
+  CIUIC_RETURN_IF_ERROR(acceptor->options_.poller->add(timer->get(), &acceptor->ready_));
+  acceptor->timer_ = std::move(*timer);
   return acceptor;
 }
 
@@ -29,6 +37,7 @@ TcpAcceptor::~TcpAcceptor() {
   for (const posix::UniqueFd& listener : options_.listeners) {
     options_.poller->remove(listener.get());
   }
+  if (timer_) options_.poller->remove(timer_.get());
   for (const Pending& pending : pending_) options_.poller->remove(pending.fd.get());
 }
 
@@ -43,26 +52,54 @@ bool TcpAcceptor::accept_waiting() {
   bool moved = false;
   ready_.exchange(0, std::memory_order_acq_rel);
   for (const posix::UniqueFd& listener : options_.listeners) {
-    while (true) {
-      Result<posix::UniqueFd> fd = posix::accept_from(listener.get());
-      if (!fd.ok()) {
-        // Most likely no descriptor is free at this moment: the connection waits in the queue.
-        ready_.fetch_or(posix::kReadable, std::memory_order_acq_rel);
-        break;
-      }
-      if (!fd->valid()) break;
-      moved = true;
-      if (pending_.size() == kMaxPending) turn_away(pending_.begin());
-      const TimeNs until = deadline_after(now_ns(), kHandshakeMs);
-      Pending& pending = pending_.emplace_back(
-          std::move(*fd), security::Handshake::accepting(options_.secret, options_.identity),
-          until);
-      if (!options_.poller->add(pending.fd.get(), &pending.ready).ok()) {
-        turn_away(std::prev(pending_.end()));
-      }
-    }
+    moved = accept_some(listener.get()) || moved;
   }
   return moved;
+}
+
+// Not all at once: however fast they come, the step has more to do.
+bool TcpAcceptor::accept_some(int listener) {
+  const size_t most = security::most_unproven(kMaxPending);
+  bool moved = false;
+  for (size_t taken = 0; taken < security::accepts_at_once(most); ++taken) {
+    Result<posix::UniqueFd> fd = posix::accept_from(listener);
+    if (!fd.ok() && make_room()) continue;
+    if (!fd.ok()) {
+      accept_later(fd.status());
+      return moved;
+    }
+    accepted_ = Status();
+    if (!fd->valid()) return moved;
+    moved = true;
+    if (pending_.size() >= most) make_room();
+    const TimeNs until = deadline_after(now_ns(), kHandshakeMs);
+    Pending& pending = pending_.emplace_back(
+        std::move(*fd), security::Handshake::accepting(options_.secret, options_.identity), until);
+    if (!options_.poller->add(pending.fd.get(), &pending.ready).ok()) {
+      turn_away(std::prev(pending_.end()));
+    }
+  }
+  // More may wait, of which the poller has told already.
+  ready_.fetch_or(posix::kReadable, std::memory_order_acq_rel);
+  return true;
+}
+
+// No descriptor is free, most likely, and nobody is here who could make room.
+void TcpAcceptor::accept_later(const Status& why) {
+  if (accepted_.ok()) {
+    log_warn("rank {} cannot accept connections that wait: {}", options_.identity.to,
+             why.message());
+  }
+  accepted_ = why;
+  posix::set_timer(timer_.get(), deadline_after(now_ns(), kAcceptPauseMs));
+}
+
+// False: nobody can go.
+bool TcpAcceptor::make_room() {
+  const auto pending = security::first_to_go(pending_);
+  if (pending == pending_.end()) return false;
+  turn_away(pending);
+  return true;
 }
 
 void TcpAcceptor::turn_away(std::list<Pending>::iterator pending) {

@@ -62,10 +62,14 @@ class TcpAcceptor {
 
   uint64_t strangers() const { return strangers_; }  // turned away: not proven, or not awaited
 
+  // How the last accept() ended. An error, most likely of descriptors: connections wait outside,
+  // and it is tried again every kAcceptPauseMs.
+  const Status& accepted() const { return accepted_; }
+
  private:
-  // Who connects and says nothing: at most so many at once, then the oldest has to go.
-  static constexpr size_t kMaxPending = 64;
+  static constexpr size_t kMaxPending = 64;  // of those who have proven nothing yet
   static constexpr int64_t kHandshakeMs = 10'000;
+  static constexpr int64_t kAcceptPauseMs = 100;
 
   struct Pending {
     posix::UniqueFd fd;
@@ -74,18 +78,25 @@ class TcpAcceptor {
     std::atomic<uint32_t> ready{0};
     Pending(posix::UniqueFd socket, security::Handshake proof, TimeNs until)
         : fd(std::move(socket)), handshake(std::move(proof)), deadline(until) {}
+    bool is_proven() const { return false; }  // then it goes on to its link
+    bool has_said_hello() const { return !handshake.peer().job.empty(); }
   };
 
   explicit TcpAcceptor(TcpAcceptorOptions options);
 
   bool accept_waiting();
+  bool accept_some(int listener);
+  void accept_later(const Status& why);
+  bool make_room();
   bool prove_pending();
   void hand_over(std::list<Pending>::iterator pending);
   void turn_away(std::list<Pending>::iterator pending);
 
   TcpAcceptorOptions options_;
-  std::atomic<uint32_t> ready_{0};  // of all listeners
-  std::list<Pending> pending_;      // oldest first
+  std::atomic<uint32_t> ready_{0};  // of all listeners, and the timer
+  posix::UniqueFd timer_;           // wakes a sleeper to accept again; invalid: there was none
+  Status accepted_;
+  std::list<Pending> pending_;  // oldest first
   std::unordered_map<int, TcpLink*> links_;
   uint64_t strangers_ = 0;
   TimeNs last_word_deadline_ = kNever;

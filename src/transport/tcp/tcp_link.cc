@@ -7,6 +7,7 @@
 
 #include "transport/tcp/tcp_link.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 
 #include "base/assert.h"
 #include "drivers/posix/socket.h"
+#include "security/admission.h"
 
 namespace ciuic::transport::tcp {
 
@@ -56,7 +58,9 @@ bool TcpLink::connect() {
   Result<TcpConnection> connection = connector_.progress(now_ns());
   if (!connection.ok()) {
     connector_.drop();
-    fail(connection.status().code(), connection.status().message());
+    const std::string outside = security::while_unable_to_accept(
+        fmt::format("rank {}", options_.identity.from), options_.acceptor->accepted());
+    fail(connection.status().code(), connection.status().message() + outside);
     return true;
   }
   if (connection->fd.valid()) connected(std::move(*connection));

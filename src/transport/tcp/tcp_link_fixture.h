@@ -65,7 +65,11 @@ class TcpLinkTest : public testing::Test {
     return std::move(connect_with(rank, secret, identity_.tls).fd);
   }
   TcpConnection connect_with(int rank, const std::string& secret, security::UseTls tls) {
-    posix::UniqueFd fd = std::move(posix::connect_to(address_, kNever).value());
+    return prove(std::move(posix::connect_to(address_, kNever).value()), rank, secret, tls);
+  }
+  // Over a connection that is there.
+  TcpConnection prove(posix::UniqueFd fd, int rank, const std::string& secret,
+                      security::UseTls tls) {
     security::Identity identity = identity_;
     identity.tls = tls;
     identity.purpose = kTcpLinkPurpose;
