@@ -81,6 +81,7 @@ class Pairing {
   int strangers_ = 0;
   std::vector<pollfd> polled_;
   bool retry_ = false;
+  Status accepted_;  // how the last accept() ended
 };
 
 security::Identity Pairing::identity() const {
@@ -122,6 +123,7 @@ void Pairing::accept_waiting() {
     Result<posix::UniqueFd> socket = posix::accept_from(options_.listener);
     // No descriptor is free at this moment, most likely.
     if (!socket.ok() && make_room()) continue;
+    accepted_ = socket.status();
     if (!socket.ok()) retry_ = true;
     if (!socket.ok() || !socket->valid()) return;
     if (unproven_.size() >= most) make_room();
@@ -169,7 +171,8 @@ bool Pairing::step() {
 
 void Pairing::wait(TimeNs now) {
   polled_.clear();
-  polled_.push_back({options_.listener, POLLIN, 0});
+  // Who waits there for a descriptor is looked for again after kRetryMs, not without a pause.
+  polled_.push_back({accepted_.ok() ? options_.listener : -1, POLLIN, 0});
   const auto add = [&](int fd, bool sending) {
     polled_.push_back({fd, static_cast<short>(sending ? POLLIN | POLLOUT : POLLIN), 0});
   };
@@ -192,7 +195,10 @@ void Pairing::run() {
   }
   for (Pair& pair : pairs_) {
     const char* what = pair.has_socket() ? "did not answer" : "did not come to the Unix socket";
-    pair.fail(Status(StatusCode::kTimeout, fmt::format("rank {} {} in time", pair.peer(), what)));
+    pair.fail(Status(StatusCode::kTimeout,
+                     fmt::format("rank {} {} in time{}", pair.peer(), what,
+                                 security::while_unable_to_accept(
+                                     fmt::format("rank {}", options_.rank), accepted_))));
   }
 }
 

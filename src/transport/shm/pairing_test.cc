@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "drivers/posix/fd_passing.h"
+#include "drivers/posix/no_descriptors.h"
 #include "transport/test_fabric.h"
 
 namespace ciuic::transport {
@@ -207,6 +208,31 @@ TEST(Pairing, StrangersDoNotDisturb) {
   pair_all(&ranks, 60'000, [](size_t, shm::PairingOptions*) { return true; });
   expect_linked(&ranks, 0, 1);
   EXPECT_GE(ranks[1].links->strangers, 100);
+}
+
+TEST(Pairing, ATimeOutNamesTheLimitThatKeptAPeerOutside) {
+  std::vector<Rank> ranks(2);
+  const shm::PairingOptions options = options_of(ranks, 1, in_ms(3000));
+  std::thread rank_1([&] { ranks[1].links = shm::connect_local_peers(options); });
+  // It is turned away, so rank 1 has its segment by then.
+  const posix::UniqueFd stranger = std::move(*posix::connect_abstract(ranks[1].listener.name));
+  const std::string garbage(1000, 'x');
+  ASSERT_TRUE(posix::send_some(stranger.get(), garbage.data(), garbage.size()).ok());
+  ASSERT_TRUE(*posix::wait_for(stranger.get(), POLLIN, in_ms(20'000)));
+  {
+    posix::NoDescriptors none;
+    none.spare_one();
+    const Result<posix::UniqueFd> outside = posix::connect_abstract(ranks[1].listener.name);
+    ASSERT_TRUE(outside.ok() && outside->valid());
+    rank_1.join();
+  }
+  ASSERT_TRUE(ranks[1].links.ok());
+  const Status& reason = ranks[1].links->links[0].reason;
+  EXPECT_EQ(reason.code(), StatusCode::kTimeout);
+  for (const char* word : {"rank 0 did not come", "connections wait that rank 1 cannot accept",
+                           "EMFILE", "RLIMIT_NOFILE allows"}) {
+    EXPECT_NE(reason.message().find(word), std::string::npos) << word << ": " << reason.message();
+  }
 }
 
 // In a process of its own, whose limit is not lifted again.
