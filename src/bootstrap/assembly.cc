@@ -81,12 +81,10 @@ RoundResult Assembly::collect(const Result<std::string>& mine, TimeNs deadline,
   for (int rank = 0; rank < size(); ++rank) {
     Result<std::string>& of_rank = given[static_cast<size_t>(rank)];
     if (!of_rank.ok()) {
-      result.status = of_rank.status();
-      if (result.status.code() == StatusCode::kResource) {  // what is short there, not here
-        result.status = {StatusCode::kResource,
-                         fmt::format("{}: {}", roll_.cards[static_cast<size_t>(rank)].who(),
-                                     of_rank.status().message())};
-      }
+      // All ranks are told it, and "no memory" would be looked for in the wrong place.
+      const std::string who = roll_.cards[static_cast<size_t>(rank)].who();
+      result.status = {of_rank.status().code(),
+                       fmt::format("{}: {}", who, of_rank.status().message())};
       result.bytes.clear();
       break;
     }

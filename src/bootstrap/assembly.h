@@ -39,8 +39,8 @@ class Assembly {
   std::vector<std::unique_ptr<Channel>> take_channels() { return std::move(channels_); }
 
   // All ranks call it; each gets what all gave, by rank. Where one gave an error, every rank gets
-  // that of the lowest rank that gave one. kTimeout and kPeerLost name the ranks. After an error
-  // every further call returns it.
+  // that of the lowest rank that gave one, with that rank's name before it. kTimeout and kPeerLost
+  // name the ranks. After an error every further call returns it.
   Result<std::vector<std::string>> gather(const Result<std::string>& mine, TimeNs deadline,
                                           Bystander* bystander = nullptr);
 

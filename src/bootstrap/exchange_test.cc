@@ -14,11 +14,13 @@
 #include "bootstrap/invitation.h"
 #include "bootstrap/memory_store.h"
 #include "bootstrap/tcp_store.h"
+#include "drivers/posix/no_descriptors.h"
 #include "drivers/posix/socket.h"
 
 namespace ciuic::bootstrap {
 namespace {
 
+using ::testing::AllOf;
 using testing::card_for;
 using testing::cards_for;
 using ::testing::HasSubstr;
@@ -309,21 +311,79 @@ TEST(Exchange, RankThatDiedAndCameAgain) {
   expect_all_joined(joined);
 }
 
-TEST(Exchange, AnErrorInARoundReachesAllRanks) {
+// It is not wanted back at once for somebody who is not there.
+TEST(Exchange, TheLastDescriptorGoesToWhoComes) {
   auto store = std::make_shared<MemoryStore>();
-  std::vector<Joined> joined =
-      join_all(cards_for(4), same_options(4, 30'000), [&] { return store; });
-  run_threads(4, [&](int rank) {
-    Assembly& assembly = **joined[static_cast<size_t>(rank)];
-    const Result<std::string> mine =
-        rank == 2 ? Result<std::string>(Status(StatusCode::kResource, "no memory"))
-                  : Result<std::string>(std::string("fine"));
-    const auto all = assembly.gather(mine, deadline_after(now_ns(), 20'000));
-    ASSERT_FALSE(all.ok());
-    EXPECT_EQ(all.status().code(), StatusCode::kResource);
-    EXPECT_EQ(all.status().message(), "rank 2 (host here, process 1002): no memory");
-    EXPECT_FALSE(assembly.gather(std::string("more"), kNever).ok());
-  });
+  Joined joined = Status();
+  std::thread rank_0(
+      [&] { joined = exchange_cards(store.get(), card_for(0, 2), options_for(20'000)); });
+  const Result<Invitation> at = MeetingPlace(store.get(), "default").read(1, 20'000);
+  ASSERT_TRUE(at.ok()) << at.status().message();
+  security::Identity identity;
+  identity.job = at->job;
+  identity.epoch = at->epoch;
+  identity.group = group_id("default");
+  identity.purpose = kJoinPurpose;
+  identity.from = 1;
+  identity.to = 0;
+  {
+    posix::NoDescriptors none;
+    none.spare_one();  // for this end
+    none.spare_one();
+    Result<Channel> visitor = Channel::connect(
+        at->loopback[0], security::Handshake::connecting(at->secret, identity), 1 << 20);
+    ASSERT_TRUE(visitor.ok()) << visitor.status().message();
+    const Result<std::string> welcome = visitor->receive_by(deadline_after(now_ns(), 10'000));
+    EXPECT_TRUE(welcome.ok()) << welcome.status().message();
+    visitor->send(encode_card_frame(60'000, card_for(1, 3)));  // ends the join
+    EXPECT_TRUE(visitor->flush(deadline_after(now_ns(), 10'000)).ok());
+    rank_0.join();
+  }
+  EXPECT_EQ(joined.status().code(), StatusCode::kMismatch) << joined.status().message();
+}
+
+// The ranks that it names are there, and wait in its queue.
+TEST(Exchange, ATimeOutNamesTheLimitThatKeptRanksOutside) {
+  auto store = std::make_shared<MemoryStore>();
+  Joined joined = Status();
+  std::thread rank_0(
+      [&] { joined = exchange_cards(store.get(), card_for(0, 2), options_for(3000)); });
+  const Result<Invitation> at = MeetingPlace(store.get(), "default").read(1, 20'000);
+  ASSERT_TRUE(at.ok()) << at.status().message();
+  {
+    posix::NoDescriptors none;
+    none.spare_one();
+    const Result<posix::UniqueFd> outside = posix::start_connect(at->loopback[0]);
+    ASSERT_TRUE(outside.ok()) << outside.status().message();
+    rank_0.join();
+  }
+  EXPECT_EQ(joined.status().code(), StatusCode::kTimeout);
+  EXPECT_THAT(joined.status().message(),
+              AllOf(HasSubstr("rank 1 did not come"),
+                    HasSubstr("connections wait that rank 0 (host here, process 1000) cannot"),
+                    HasSubstr("EMFILE"), HasSubstr("RLIMIT_NOFILE allows")));
+}
+
+// Whatever its code: it would be looked for on the rank that reads it.
+TEST(Exchange, AnErrorInARoundReachesAllRanksWithTheNameOfItsRank) {
+  for (int code = 1; code <= static_cast<int>(StatusCode::kSystem); ++code) {
+    auto store = std::make_shared<MemoryStore>();
+    std::vector<Joined> joined =
+        join_all(cards_for(3), same_options(3, 30'000), [&] { return store; });
+    const int whose = code % 3;  // rank 0 tells the others of its own, too
+    run_threads(3, [&](int rank) {
+      Assembly& assembly = **joined[static_cast<size_t>(rank)];
+      const Result<std::string> mine =
+          rank == whose ? Result<std::string>(Status(static_cast<StatusCode>(code), "no luck"))
+                        : Result<std::string>(std::string("fine"));
+      const auto all = assembly.gather(mine, deadline_after(now_ns(), 20'000));
+      ASSERT_FALSE(all.ok());
+      EXPECT_EQ(static_cast<int>(all.status().code()), code);
+      EXPECT_EQ(all.status().message(),
+                fmt::format("rank {} (host here, process {}): no luck", whose, 1000 + whose));
+      EXPECT_FALSE(assembly.gather(std::string("more"), kNever).ok());
+    });
+  }
 }
 
 TEST(Exchange, ALostRankIsNamedInTheRound) {

@@ -63,6 +63,7 @@ class Answering final : public Bystander {
   }
 
   uint64_t strangers() const { return strangers_; }
+  const Status& accepted() const { return accepted_; }
 
  private:
   struct Visitor {
@@ -90,6 +91,7 @@ class Answering final : public Bystander {
       Result<posix::UniqueFd> fd = posix::accept_from(listener);
       // No descriptor is free, most likely.
       if (!fd.ok() && make_room()) continue;
+      accepted_ = fd.status();
       if (!fd.ok() || !fd->valid()) return;
       if (visitors_.size() >= most && !make_room()) continue;  // hangs up
       auto handshake =
@@ -104,6 +106,7 @@ class Answering final : public Bystander {
   const std::vector<posix::UniqueFd>* listeners_;
   std::list<Visitor> visitors_;  // oldest first
   uint64_t strangers_ = 0;
+  Status accepted_;  // how the last accept() ended
 };
 
 // One host that this one dials.
@@ -168,8 +171,8 @@ static Result<std::string> dial_from(const Roll& roll, int rank, const std::vect
     const Card& other = roll.cards[static_cast<size_t>(leaders[static_cast<size_t>(host.host)])];
     if (texts.empty()) {
       return Status(StatusCode::kPeerLost,
-                    fmt::format("host {} cannot reach host {} ({} to {}): {}", mine.host_name,
-                                other.host_name, mine.who(), other.who(), host.dial.failures()));
+                    fmt::format("host {} cannot reach host {} ({}): {}", mine.host_name,
+                                other.host_name, other.who(), host.dial.failures()));
     }
     out.u32(static_cast<uint32_t>(host.host)).u32(static_cast<uint32_t>(texts.size()));
     for (const std::string& text : texts) out.text(text);
@@ -216,7 +219,11 @@ Result<Reachable> prove_addresses(Assembly* assembly, const std::vector<posix::U
   // Others may still be dialing this rank while it waits for them.
   Result<std::vector<std::string>> told = assembly->gather(mine, deadline, &answering);
   assembly->count_strangers(answering.strangers());
-  if (!told.ok()) return told.status();
+  if (!told.ok()) {
+    const std::string outside = security::while_unable_to_accept(
+        roll.cards[static_cast<size_t>(rank)].who(), answering.accepted());
+    return Status(told.status().code(), told.status().message() + outside);
+  }
   for (const int leader : leaders) {
     std::vector<std::vector<std::string>> row(leaders.size());
     CIUIC_RETURN_IF_ERROR(read_row((*told)[static_cast<size_t>(leader)], &row));

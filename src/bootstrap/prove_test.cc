@@ -87,8 +87,9 @@ TEST(Prove, UnreachableHostIsNamedOnAllRanks) {
   prove_all(&ranks, 30'000, [&](int, const Result<Reachable>& reachable) {
     ASSERT_FALSE(reachable.ok());
     EXPECT_EQ(reachable.status().code(), StatusCode::kPeerLost);
-    for (const std::string& word : {std::string("host host-0 cannot reach host host-2"), tried,
-                                    std::string("ECONNREFUSED")}) {
+    for (const std::string& word :
+         {std::string("rank 0 (host host-0"), std::string("host host-0 cannot reach host host-2"),
+          tried, std::string("ECONNREFUSED")}) {
       EXPECT_THAT(reachable.status().message(), ::testing::HasSubstr(word));
     }
   });

@@ -56,6 +56,7 @@ void Reception::accept_waiting(int listener) {
     Result<posix::UniqueFd> fd = posix::accept_from(listener);
     // No descriptor is free, most likely: the connection stays in the queue until one is.
     if (!fd.ok() && make_room()) continue;
+    accepted_ = fd.status();
     if (!fd.ok()) accept_from_ = deadline_after(now_ns(), kAcceptPauseMs);
     if (!fd.ok() || !fd->valid()) return;
     security::Identity identity;
@@ -146,6 +147,7 @@ Status Reception::missing_ranks() const {
     text += fmt::format("; {} connections were turned away, the last one: {}", strangers_,
                         last_stranger_);
   }
+  text += security::while_unable_to_accept(mine_.who(), accepted_);
   return Status(StatusCode::kTimeout, text);
 }
 

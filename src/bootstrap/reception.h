@@ -59,6 +59,7 @@ class Reception {
   Status failure_;
   TimeNs linger_until_ = kNever;  // after a failure: for others whom it concerns
   TimeNs accept_from_ = 0;
+  Status accepted_;  // how the last accept() ended
   uint64_t strangers_ = 0;
   std::string last_stranger_;
 };
