@@ -211,6 +211,11 @@ Status Channel::progress() {
 }
 
 void Channel::send(std::string_view frame) {
+  // What has gone is let go when it is the larger part: no byte is moved more than once on average.
+  if (out_begin_ > out_.size() / 2) {
+    out_.erase(0, out_begin_);
+    out_begin_ = 0;
+  }
   out_ += ByteWriter().u32(static_cast<uint32_t>(frame.size())).raw(frame).take();
 }
 
