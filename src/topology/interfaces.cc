@@ -19,6 +19,10 @@
 
 namespace ciuic::topology {
 
+// IFF_LOWER_UP of <linux/if.h>, which cannot stand beside <net/if.h>: there is a carrier. That is
+// known at once; IFF_RUNNING follows within a second.
+static constexpr unsigned kLowerUp = 1u << 16;
+
 static bool is_container(const std::string& name) {
   for (const char* prefix : {"docker", "br-", "virbr", "veth", "cni", "flannel", "cali", "podman",
                              "lxcbr", "lxdbr", "kube-"}) {
@@ -39,7 +43,7 @@ Result<std::vector<Interface>> list_interfaces() {
       Interface interface;
       interface.name = entry->ifa_name;
       interface.up = (entry->ifa_flags & IFF_UP) != 0;
-      interface.carrier = (entry->ifa_flags & IFF_RUNNING) != 0;
+      interface.carrier = (entry->ifa_flags & (IFF_RUNNING | kLowerUp)) != 0;
       interface.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
       interface.container = is_container(interface.name);
       interfaces.push_back(std::move(interface));
