@@ -149,7 +149,7 @@ class StoreServer {
         bootstrap::TcpStoreServer::start({address, 0}, config->secret);
     raise_unless_ok(started.status());
     server_ = std::move(*started);
-    url_ = "tcp://" + address + ":" + std::to_string(server_->port());
+    url_ = "tcp://" + posix::Address{address, server_->port()}.format();
   }
 
   const std::string& url() const { return url_; }
