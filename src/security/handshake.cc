@@ -18,9 +18,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/printable.h"
 #include "drivers/openssl/hmac.h"
 #include "drivers/posix/process.h"
 #include "security/in_openssl.h"
+#include "security/tls_context.h"
 
 namespace ciuic::security {
 
@@ -112,7 +114,8 @@ static Result<Identity> decode_hello(uint8_t role, const std::string& bytes) {
   }
   const auto job_bytes = static_cast<uint8_t>(bytes[10]);
   const auto tls = static_cast<uint8_t>(bytes[11]);
-  if (static_cast<uint8_t>(bytes[9]) != role || job_bytes > kJobBytes || tls > 1) {
+  const bool cannot = role == kAccepting && tls == static_cast<uint8_t>(UseTls::kCannot);
+  if (static_cast<uint8_t>(bytes[9]) != role || job_bytes > kJobBytes || (tls > 1 && !cannot)) {
     return Status(StatusCode::kInvalidArgument, "the peer's hello is malformed");
   }
   Identity identity;
@@ -134,7 +137,7 @@ static Status differs(const char* what, const std::string& here, const std::stri
 // `here` and `there` are what the two ends said; `to` is what the connecting side wants, and what
 // the accepting side is.
 static Status compare(const Identity& here, const Identity& there) {
-  if (here.job != there.job) return differs("job", here.job, there.job);
+  if (here.job != there.job) return differs("job", printable(here.job), printable(there.job));
   if (here.epoch != there.epoch) {
     return differs("epoch", std::to_string(here.epoch), std::to_string(there.epoch));
   }
@@ -149,18 +152,23 @@ static Status compare(const Identity& here, const Identity& there) {
 
 // The job's settings differ, which is no attack, and is said as a user can mend it.
 static Status mixed_tls(UseTls here, UseTls there) {
+  if (here == UseTls::kCannot) return TlsContext::instance().status();
+  if (there == UseTls::kCannot) {
+    return Status(StatusCode::kUnavailable,
+                  "CIUIC_TLS=1 here, and the peer cannot: where it runs there is no OpenSSL 3 with "
+                  "libssl.so.3. Install libssl3 there (Debian 12, Ubuntu 22.04: apt-get install "
+                  "libssl3), or unset CIUIC_TLS on all ranks");
+  }
   return Status(StatusCode::kMismatch,
                 fmt::format("CIUIC_TLS={} here, {} at the peer; set it alike on all ranks",
                             static_cast<int>(here), static_cast<int>(there)));
 }
 
 static Status wrong_secret(const Identity& here, const Identity& there) {
-  std::string job;
-  for (const char c : there.job) job += c >= ' ' && c <= '~' ? c : '?';
   return Status(StatusCode::kPermission,
                 fmt::format("the peer does not know the secret of job {} (it says that it is of "
                             "job {}, epoch {})",
-                            here.job, job, there.epoch));
+                            printable(here.job), printable(there.job), there.epoch));
 }
 
 Handshake Handshake::connecting(std::string secret, Identity identity) {
@@ -229,7 +237,10 @@ Status Handshake::take_hello(const std::string& bytes) {
   peer_ = std::move(*peer);
   Result<std::string> nonce = posix::random_bytes(kNonceBytes);
   if (!nonce.ok()) return nonce.status();
-  if (identity_.tls == UseTls::kAsPeer) identity_.tls = peer_.tls;
+  if (identity_.tls == UseTls::kAsPeer) {
+    const bool cannot = peer_.tls == UseTls::kYes && !TlsContext::instance().ok();
+    identity_.tls = cannot ? UseTls::kCannot : peer_.tls;
+  }
   Identity self = identity_;
   self.purpose = peer_.purpose;
   self.from = peer_.from;

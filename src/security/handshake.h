@@ -25,8 +25,9 @@ Result<std::string> make_secret();
 Result<std::string> hmac_sha256(const std::string& key, const std::string& message);
 
 // Whether TLS follows the handshake (tls_stream.h). kAsPeer is for an accepting side that has no
-// wish of its own.
-enum class UseTls : uint8_t { kNo = 0, kYes = 1, kAsPeer = 2 };
+// wish of its own; kCannot is what it says to a peer that wants TLS where there is no OpenSSL for
+// it.
+enum class UseTls : uint8_t { kNo = 0, kYes = 1, kAsPeer = 2, kCannot = 3 };
 
 // What the two ends tell each other, under the proof. A side that meets a difference in job, epoch,
 // group or tls, or a `to` that it is not, refuses.
@@ -56,7 +57,8 @@ class Handshake {
   size_t wanted() const;
 
   // Takes exactly wanted() bytes. kPermission: another secret; kMismatch: another job, epoch,
-  // group, rank or version, both named; kInvalidArgument: not our protocol at all. Send what is in
+  // group, rank or version, both named; kUnavailable: the accepting side has no TLS for a peer that
+  // wants it; kInvalidArgument: not our protocol at all. Send what is in
   // to_send() after a failure too: the other side then comes to the same verdict.
   Status receive(const std::string& bytes);
 

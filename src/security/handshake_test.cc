@@ -229,6 +229,39 @@ TEST(Handshake, WhoHasNoWishDoesAsThePeer) {
   }
 }
 
+TEST(Handshake, WhoCannotSaysSo) {
+  Handshake connector = Handshake::connecting(kSecret, with_tls(kConnector, UseTls::kYes));
+  Handshake acceptor = Handshake::accepting(kSecret, with_tls(kAcceptor, UseTls::kCannot));
+  ASSERT_TRUE(acceptor.receive(take(&connector)).ok());
+  const Status at_connector = connector.receive(take(&acceptor));
+  EXPECT_EQ(at_connector.code(), StatusCode::kUnavailable);
+  for (const char* word : {"CIUIC_TLS=1 here", "libssl.so.3", "apt-get install libssl3"}) {
+    EXPECT_NE(at_connector.message().find(word), std::string::npos) << at_connector.message();
+  }
+  EXPECT_FALSE(connector.done());
+  // A connecting side has either wish; this one would be a forgery.
+  Handshake odd = Handshake::connecting(kSecret, with_tls(kConnector, UseTls::kCannot));
+  Handshake other = Handshake::accepting(kSecret, kAcceptor);
+  EXPECT_EQ(other.receive(take(&odd)).code(), StatusCode::kInvalidArgument);
+}
+
+// Jobs are named by stores and peers, which may be anybody's.
+TEST(Handshake, NamesOfJobsReachMessagesAsOneLineOfText) {
+  for (const std::string& secret : {kSecret, std::string(32, 'x')}) {
+    Identity mine = kConnector;
+    mine.job = "one\nline \x1b[2J";
+    Identity other = kAcceptor;
+    other.job = "caf\xc3\xa9 \xff\x07";
+    const Verdicts verdicts =
+        run(Handshake::connecting(kSecret, mine), Handshake::accepting(secret, other));
+    for (const Status& status : {verdicts.connecting, verdicts.accepting}) {
+      EXPECT_NE(status.message().find("one line ?[2J"), std::string::npos) << status.message();
+      EXPECT_NE(status.message().find("caf\xc3\xa9 ??"), std::string::npos) << status.message();
+      EXPECT_EQ(status.message().find_first_of("\n\x1b\x07\xff"), std::string::npos);
+    }
+  }
+}
+
 TEST(Secret, IsRandom) {
   Result<std::string> a = make_secret();
   Result<std::string> b = make_secret();
