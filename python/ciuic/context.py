@@ -156,8 +156,10 @@ class CiuicContext:
         """What is in force: backend, ranks, hosts, layout, transports, interface, store, settings.
 
         ``store_is_private`` tells whether the job's secret came from a place that others cannot
-        read; ``not_shm`` why peers of this host are not reached by shared memory; ``strangers``
-        how many connections to this rank were turned away during the join, as they proved nothing.
+        read; ``tls`` whether every TCP connection of the group goes by TLS (``CIUIC_TLS=1``): the
+        join, what ranks tell each other of errors, and the data between hosts; ``not_shm`` why
+        peers of this host are not reached by shared memory; ``strangers`` how many connections to
+        this rank were turned away during the join, as they proved nothing.
         """
         import json
 

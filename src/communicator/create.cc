@@ -71,12 +71,13 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
   return fmt::format(
       "{{\"backend\":\"native\",\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
       "\"hosts\":{},\"layout\":{},\"transports\":{},\"interface\":{},\"store\":{},"
-      "\"store_is_private\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},\"simd\":{},"
+      "\"store_is_private\":{},\"tls\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},"
+      "\"simd\":{},"
       "\"strangers\":{},\"join_ms\":{:.1f},\"settings\":{}}}",
       json_quoted(version()), json_quoted(options.group_name), joined.epoch, rank,
       joined.layout.size(), joined.layout.hosts(), json_quoted(joined.layout.text()),
       list_of(transports), json_quoted(joined.interface_name), json_quoted(joined.store_name),
-      joined.store_is_private ? "true" : "false", reasons, options.timeout_ms, options.buffer_size,
+      joined.store_is_private, joined.tls, reasons, options.timeout_ms, options.buffer_size,
       json_quoted(kernels::simd_target()), joined.strangers,
       static_cast<double>(joined.took_ns) / 1e6, config.to_json());
 }

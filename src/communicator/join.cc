@@ -332,6 +332,7 @@ static Status join_group(Joining* joining, Joined* joined) {
   joined->epoch = roll.epoch;
   joined->group = roll.group;
   joined->job = roll.job;
+  joined->tls = roll.tls;
   auto reachable = bootstrap::prove_addresses(joining->assembly.get(), joining->listeners.tcp,
                                               joining->deadline);
   if (!reachable.ok()) return reachable.status();

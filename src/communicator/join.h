@@ -47,6 +47,7 @@ struct Joined {
   std::string interface_name;          // of the addresses that other machines are given
   std::string store_name;              // empty: one rank, no store
   bool store_is_private = true;
+  bool tls = false;        // on every TCP connection of the group: the join's, control's, and links
   uint64_t strangers = 0;  // connections to this rank that proved nothing, and were turned away
   int local_cores = 1;     // that the ranks of this host may use, together
   TimeNs took_ns = 0;

@@ -62,6 +62,32 @@ def test_the_rank_that_differs_is_named(processes, tmp_path: Path, odd: int) -> 
         assert any(f"has {ours}, rank {rank} has {theirs}" in lines[0] for rank in (1, 2))
 
 
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_describe_says_it(processes, tmp_path: Path, tls: str) -> None:
+    for rank in range(2):
+        arguments = {"world_size": 2, "rank": rank, "store": f"file://{tmp_path}/store"}
+        processes.start("join.py", json.dumps(arguments), variables={"CIUIC_TLS": tls})
+    for output in processes.outputs():
+        described = next(line for line in output.splitlines() if line.startswith("{"))
+        assert json.loads(described)["tls"] is (tls == "1")
+
+
+def test_a_store_that_cannot_says_so(processes, tmp_path: Path) -> None:
+    """Its process finds a ``libssl.so.3`` that is none; a rank waits for nothing."""
+    (tmp_path / "libssl.so.3").touch()
+    server = processes.start(
+        "store_server.py", "127.0.0.1", variables={"LD_LIBRARY_PATH": str(tmp_path)}
+    )
+    url, secret = server.stdout.readline().split()
+    arguments = {"world_size": 2, "rank": 0, "store": url, "timeout_s": 100}
+    variables = {"CIUIC_TLS": "1", "CIUIC_SECRET": secret}
+    rank = processes.start("join.py", json.dumps(arguments), variables=variables)
+    last = rank.communicate(timeout=90)[0].strip().splitlines()[-1]
+    assert last.startswith("UnavailableError: "), last
+    for words in ("CIUIC_TLS=1 here", "libssl.so.3", url.removeprefix("tcp://")):
+        assert words in last
+
+
 def test_a_wrong_value_is_refused(ciuic_run) -> None:
     result = ciuic_run(1, "join.py", CIUIC_TLS="yes")
     assert "CIUIC_TLS=yes is not valid; allowed: 0 or 1" in result.stdout + result.stderr
