@@ -88,11 +88,8 @@ std::vector<Call> calls_of(const Case& of, bool differs) {
   return {call, other, other};
 }
 
-class Mismatches : public testing::TestWithParam<Case> {};
-
-TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
-  const int deviant = std::get<3>(GetParam());
-  ::setenv("CIUIC_TRANSPORT", std::get<2>(GetParam()).c_str(), 1);
+// How the group ends on each rank, of which each makes its calls.
+std::vector<Status> ends_of(const std::vector<std::vector<Call>>& calls, size_t buffer_size = 0) {
   auto store = std::make_shared<bootstrap::MemoryStore>();
   std::vector<Status> ends(kSize);
   std::vector<std::thread> threads;
@@ -103,9 +100,10 @@ TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
       options.size = kSize;
       options.store = store;
       options.timeout_ms = 8'000;
+      options.buffer_size = buffer_size;
       auto communicator = Communicator::create(options);
       Status status = communicator.status();
-      for (const Call& call : calls_of(GetParam(), rank == deviant)) {
+      for (const Call& call : calls[static_cast<size_t>(rank)]) {
         if (status.ok()) status = run(**communicator, call);
       }
       // Whose own calls ended well hears of it at the next.
@@ -114,6 +112,19 @@ TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  return ends;
+}
+
+class Mismatches : public testing::TestWithParam<Case> {};
+
+TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
+  const int deviant = std::get<3>(GetParam());
+  ::setenv("CIUIC_TRANSPORT", std::get<2>(GetParam()).c_str(), 1);
+  std::vector<std::vector<Call>> calls;
+  for (int rank = 0; rank < kSize; ++rank) {
+    calls.push_back(calls_of(GetParam(), rank == deviant));
+  }
+  const std::vector<Status> ends = ends_of(calls);
   for (const Status& end : ends) {
     EXPECT_EQ(end.code(), StatusCode::kMismatch) << end.message();
     EXPECT_EQ(end.message(), ends[0].message());
@@ -122,6 +133,20 @@ TEST_P(Mismatches, EndEveryRankWithOneErrorThatNamesBothCalls) {
   EXPECT_NE(text.find("rank " + std::to_string(deviant) + " called"), std::string::npos) << text;
   const size_t first = text.find(" called ");
   EXPECT_NE(text.find(" called ", first + 1), std::string::npos) << "one call alone: " << text;
+}
+
+// A reduction that is done in parts is still one call: as many smaller ones are none the same.
+TEST(MismatchOfParts, IsOneOfTheWholeCalls) {
+  ::unsetenv("CIUIC_TRANSPORT");
+  constexpr size_t kBufferSize = 512 * 1024;
+  constexpr int64_t kPart = 16 * 1024;  // elements, of which this buffer size makes a part
+  const Call whole{.operation = "reduce", .count = 2 * kPart};
+  const Call half{.operation = "reduce", .count = kPart};
+  for (const Status& end : ends_of({{whole}, {whole}, {half, half}}, kBufferSize)) {
+    EXPECT_EQ(end.code(), StatusCode::kMismatch) << end.message();
+    EXPECT_NE(end.message().find("32768 elements"), std::string::npos) << end.message();
+    EXPECT_NE(end.message().find("16384 elements"), std::string::npos) << end.message();
+  }
 }
 
 std::string name_of_case(const testing::TestParamInfo<Case>& info) {

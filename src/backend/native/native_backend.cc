@@ -52,7 +52,8 @@ Status NativeBackend::prepare(const collective::Arguments& arguments) {
     return {};
   }
   // The whole is looked at first: nothing of a call that is refused may be sent.
-  CIUIC_RETURN_IF_ERROR(collective::prepare(chooser_, arguments).status());
+  const Result<engine::Request> whole = collective::prepare(chooser_, arguments);
+  if (!whole.ok()) return whole.status();
   const bool has_output = chooser_.rank() == arguments.root;
   for (int64_t begin = 0; begin < count; begin += part) {
     collective::Arguments of_part = arguments;
@@ -66,6 +67,7 @@ Status NativeBackend::prepare(const collective::Arguments& arguments) {
     Result<engine::Request> request = collective::prepare(chooser_, of_part);
     if (!request.ok()) return request.status();
     request->whole_count = count;
+    request->fingerprint = whole->fingerprint;  // a part is no call of its own
     requests_.push_back(std::move(*request));
   }
   return {};
