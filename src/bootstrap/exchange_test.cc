@@ -273,6 +273,28 @@ TEST(Exchange, StaleInvitationIsPassedOver) {
   }
 }
 
+TEST(Exchange, GroupsWhoseLongNamesBeginAlikeDoNotMeet) {
+  auto store = std::make_shared<MemoryStore>();
+  const std::string plain(300, 'x');
+  std::string letters;  // of three bytes each, of which a key has nine characters
+  for (int i = 0; i < 20; ++i) letters += "\u7fa4";
+  for (const std::string& name : {plain, letters}) {
+    std::vector<Card> cards;
+    std::vector<ExchangeOptions> options;
+    for (int i = 0; i < 4; ++i) {
+      cards.push_back(card_for(i % 2, 2));
+      options.push_back(options_for(30'000));
+      options.back().group_name = name + (i < 2 ? "a" : "b");
+    }
+    std::vector<Joined> joined = join_all(cards, options, [&] { return store; });
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_TRUE(joined[i].ok()) << joined[i].status().message();
+      const auto mate = static_cast<size_t>(i ^ 1);
+      EXPECT_EQ((*joined[i])->roll().cards[mate % 2].uid, cards[mate].uid);
+    }
+  }
+}
+
 TEST(Exchange, RankZeroThatDiedBeforeItsInvitation) {
   auto store = std::make_shared<MemoryStore>();
   MeetingPlace place(store.get(), "default");

@@ -18,6 +18,7 @@ namespace ciuic::bootstrap {
 static constexpr uint32_t kInvitationForm = 0x31495543;  // "CUI1"
 static constexpr size_t kMaxText = 1024;
 static constexpr uint32_t kMaxAddresses = 32;
+static constexpr size_t kMaxPartOfKey = 128;
 
 static void write_addresses(ByteWriter* out, const std::vector<posix::Address>& addresses) {
   out->u32(static_cast<uint32_t>(addresses.size()));
@@ -88,14 +89,19 @@ std::vector<posix::Address> reachable(const std::string& machine_id,
   return all;
 }
 
-// A group's name as a part of a key: letters, digits, '-' and '.', the rest as numbers.
+// A group's name as a part of a key: letters, digits, '-' and '.', the rest as numbers. Of a long
+// one the beginning, and a hash (FNV-1a) that tells it from others that begin alike.
 static std::string part_of_key(const std::string& name) {
   std::string text;
-  for (const char c : name.substr(0, 128)) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+    if (text.size() > kMaxPartOfKey) continue;
     const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '.';
     text += plain ? std::string(1, c) : fmt::format("_{:02x}", static_cast<unsigned char>(c));
   }
-  return text.substr(0, 128);
+  if (text.size() <= kMaxPartOfKey) return text;
+  return fmt::format("{}_{:016x}", text.substr(0, kMaxPartOfKey - 17), hash);
 }
 
 MeetingPlace::MeetingPlace(Store* store, const std::string& group_name)
