@@ -53,7 +53,7 @@ class Merged:
 
     def __init__(self, arrays: Sequence[Any], mixed_dtypes: bool) -> None:
         self._buffers: list[Buffer] = []  # of arrays that are no plain memory
-        places = self._places(arrays)
+        places = list(dict.fromkeys(self._places(arrays)))  # two views of one array are one, too
         codes = list(dict.fromkeys([place[2] for place in places]))
         if len(codes) > 1 and not mixed_dtypes:
             names = ", ".join(NAME_OF_CODE[code] for code in codes)
@@ -92,6 +92,27 @@ class Merged:
                 room = limit
             self.groups[-1].append(place)
             room -= place[1]
+
+    def check_apart(self) -> None:
+        """Raises ValueError where arrays of different buckets share memory: which of them is
+        reduced first, and so whether the other one is reduced twice, would be chance."""
+        if len(self.groups) < 2:
+            return
+        spans = sorted(
+            (place[0], place[0] + place[1] * SIZE_OF_CODE[place[2]], number)
+            for number, group in enumerate(self.groups)
+            for place in group
+            if place[1] > 0
+        )
+        reach, owner = 0, -1
+        for begin, end, number in spans:
+            if begin < reach and number != owner:
+                raise ValueError(
+                    "the arrays of one call overlap in part; give each element once. Nothing was "
+                    "sent."
+                )
+            if end > reach:
+                reach, owner = end, number
 
     def finish(self) -> None:
         """Copies back what was reduced in a copy."""

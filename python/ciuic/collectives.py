@@ -44,7 +44,8 @@ def all_reduce(
         x: ``[...]``, any strides, any dtype of :mod:`ciuic.dtypes`, on the CPU (PyTorch, NumPy,
             anything with DLPack), or an iterable of such arrays of one dtype, which travel merged.
             Of ``model.parameters()`` the gradients are reduced: one that no rank has is skipped,
-            one that some ranks lack counts as zeros there. An array named twice is reduced once.
+            one that some ranks lack counts as zeros there. An array named twice is reduced once;
+            arrays that overlap in part are refused where they do not travel as one.
         op: ``SUM`` is not divided by the number of ranks, ``AVG`` is. 16-bit floats are added in
             float32, rounded once within a host and once a hop between hosts.
         context: The group of ranks. ``None`` takes the process's default context.
@@ -353,6 +354,7 @@ def _all_reduce_merged(
         arrays = gradients.arrays
         after.append(gradients)
     merged = buckets.Merged(arrays, mixed_dtypes=of_parameters)
+    merged.check_apart()
     after.insert(0, merged)
     for group in merged.groups:
         check_reducible(group[0][2], op_number)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ class Handle:
     Until :meth:`wait` has returned, the arrays are neither read nor written by the caller.
     """
 
-    __slots__ = ("_finish", "_result", "_works")
+    __slots__ = ("_finish", "_finishing", "_result", "_works")
 
     def __init__(
         self,
@@ -26,9 +27,10 @@ class Handle:
         self._works = works
         self._result = result
         self._finish = finish
+        self._finishing = None if finish is None else threading.RLock()
 
     def wait(self) -> Any:
-        """Blocks until the operation has ended on this rank. May be called again.
+        """Blocks until the operation has ended on this rank. May be called again, by any thread.
 
         Returns:
             What the blocking call returns: the array, the list of arrays, or None.
@@ -39,9 +41,11 @@ class Handle:
         """
         for work in self._works:
             work.wait()
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
+        if self._finishing is not None:
+            with self._finishing:  # no thread returns before the results are where they belong
+                if self._finish is not None:
+                    self._finish()
+                    self._finish = None
         return self._result
 
     def done(self) -> bool:
