@@ -21,6 +21,8 @@ from ciuic.errors import (
     UnavailableError,
 )
 
+_LONGEST_S = 1e9  # thirty years; "inf" is no number of milliseconds
+
 
 class StoreLike(Protocol):
     """What the core needs of a store that is a Python object."""
@@ -129,6 +131,7 @@ def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s
         ValueError: A rank or world size that cannot be, or that the launcher contradicts.
         ciuic.UnavailableError: No place to meet; the message lists what was tried.
     """
+    timeout_s = min(timeout_s, _LONGEST_S)
     rank, world_size = _who(rank, world_size, given_store=store is not None)
     if world_size == 1:
         return Meeting(rank, world_size, None)

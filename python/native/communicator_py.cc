@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "module.h"
 
 namespace ciuic::python {
@@ -22,6 +23,8 @@ namespace {
 
 // How long a wait for the join goes on before it looks for Ctrl-C.
 constexpr std::chrono::milliseconds kSignalCheck{50};
+// What a join may take beyond its time-out, to tell the others of its error.
+constexpr int64_t kGraceMs = 3'000;
 
 ConstBuffer input_at(uintptr_t address, int64_t count, int dtype) {
   return {reinterpret_cast<const void*>(address), count, static_cast<DataType>(dtype), {}};
@@ -92,10 +95,12 @@ class PyCommunicator {
   std::shared_ptr<Communicator> communicator_;
 };
 
-// A join under way. It runs on a thread of its own, so that Ctrl-C ends the wait for it; then the
-// join is left to end by its time-out, and what it made is dropped there.
+// A join under way. It runs on a thread of its own, so that the wait for it ends with Ctrl-C, and
+// with its time-out where a store of Python's does not come back from a call; then the join is left
+// to end by itself, and what it made is dropped there.
 struct Join {
   std::function<Result<std::unique_ptr<Communicator>>()> make;
+  TimeNs deadline = kNever;
   std::shared_ptr<std::atomic<bool>> abandoned = std::make_shared<std::atomic<bool>>(false);
   std::mutex mutex;
   std::condition_variable ended;
@@ -110,15 +115,17 @@ void run_join(const std::shared_ptr<Join>& join) {
   join->ended.notify_one();
 }
 
-// Whether it ended; false: a signal handler raised.
-bool wait_for_join(Join& join) {
+enum class JoinEnd { kEnded, kInterrupted, kStuck };
+
+JoinEnd wait_for_join(Join& join) {
   std::unique_lock lock(join.mutex);
   while (!join.ended.wait_for(lock, kSignalCheck, [&] { return join.result.has_value(); })) {
     lock.unlock();
-    if (interrupted()) return false;
+    if (interrupted()) return JoinEnd::kInterrupted;
+    if (now_ns() >= join.deadline) return JoinEnd::kStuck;
     lock.lock();
   }
-  return true;
+  return JoinEnd::kEnded;
 }
 
 // Gives a join that was abandoned the time to leave Python.
@@ -128,19 +135,24 @@ bool ends_soon(Join& join) {
 }
 
 PyCommunicator* finish_join(const std::shared_ptr<Join>& join) {
-  bool ended = false;
+  JoinEnd end = JoinEnd::kEnded;
   {
     const nb::gil_scoped_release no_gil;
     std::thread thread([join] { run_join(join); });
-    ended = wait_for_join(*join);
-    if (!ended) join->abandoned->store(true);
-    if (ended || ends_soon(*join)) {
+    end = wait_for_join(*join);
+    if (end != JoinEnd::kEnded) join->abandoned->store(true);
+    if (end == JoinEnd::kEnded || ends_soon(*join)) {
       thread.join();
     } else {
       thread.detach();
     }
   }
-  if (!ended) throw nb::python_error();
+  if (end == JoinEnd::kInterrupted) throw nb::python_error();
+  if (end == JoinEnd::kStuck) {
+    raise_unless_ok({StatusCode::kTimeout,
+                     "the join did not end in time: a call of the store has not returned; look "
+                     "whether what serves it is there"});
+  }
   raise_unless_ok(join->result->status());
   return new PyCommunicator(std::move(**join->result));  // Python's, by take_ownership
 }
@@ -155,6 +167,7 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
   options.group_name = group_name;
   options.timeout_ms = timeout_ms;
   options.buffer_size = buffer_size;
+  if (timeout_ms >= 0) join->deadline = deadline_after(now_ns(), timeout_ms + kGraceMs);
   join->make = [options = std::move(options)] { return Communicator::create(options); };
   return finish_join(join);
 }

@@ -154,3 +154,45 @@ def test_a_store_that_is_given(make_store, name: str) -> None:
 
     with ThreadPoolExecutor(2) as ranks:
         list(ranks.map(run, range(2)))
+
+
+def test_no_time_out_at_all(tmp_path) -> None:
+    def join(rank: int) -> float:
+        endless = float("inf")
+        context = CiuicContext(
+            2, rank, timeout_s=endless, store=f"file://{tmp_path}/store", group_name="endless"
+        )
+        with context:
+            x = context.all_reduce(numpy.ones(1), timeout_s=endless)
+            context.barrier()
+            return float(x[0])
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(join, range(2))) == [2.0, 2.0]
+
+
+class StuckStore:
+    """As torch's, whose server does not answer any more."""
+
+    name = "stuck"
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def set(self, key: str, value: bytes) -> None:
+        self.let_go.wait()
+
+    def get(self, key: str, timeout_ms: int) -> bytes:
+        self.let_go.wait()
+        return b""
+
+    def add(self, key: str, amount: int) -> int:
+        self.let_go.wait()
+        return 0
+
+
+def test_a_store_that_never_returns_does_not_hold_the_join() -> None:
+    store = StuckStore()
+    with pytest.raises(ciuic.TimeoutError, match="a call of the store has not returned"):
+        CiuicContext(world_size=2, rank=1, timeout_s=0.1, store=store)
+    store.let_go.set()
