@@ -59,8 +59,13 @@ Channel::Channel(World* world, int from, int to, const ChannelOptions& options, 
       options_(options),
       random_(random),
       up_at_(options.up_at) {
-  world_->wake(from_, up_at_);
-  if (options_.stall_until != kNever) world_->wake(from_, options_.stall_until);
+  wake_sender(up_at_);
+  if (options_.stall_until != kNever) wake_sender(options_.stall_until);
+}
+
+TimeNs Channel::busy_at_first() const {
+  const TimeNs stall = options_.stall_until == kNever ? 0 : options_.stall_until;
+  return std::max(up_at_, stall);
 }
 
 void Channel::complain(const std::string& what) {
@@ -82,15 +87,15 @@ TimeNs Channel::arrival_time(size_t bytes) {
   if (at >= options_.stall_from && at < options_.stall_until) at = options_.stall_until;
   at = std::max(at, last_arrival_) + static_cast<int64_t>(bytes) * options_.ps_per_byte / 1000;
   last_arrival_ = at;
-  world_->wake(to_, at);
+  wake_receiver(at);
   return at;
 }
 
 void Channel::cut(TimeNs at) {
   cut_at_ = std::min(cut_at_, at);
   arrivals_until_ = std::min(arrivals_until_, at);
-  world_->wake(from_, at);
-  world_->wake(to_, at);
+  wake_sender(at);
+  wake_receiver(at);
 }
 
 bool Channel::can_send(size_t payload_bytes) {
@@ -99,7 +104,7 @@ bool Channel::can_send(size_t payload_bytes) {
   if (sender_closed_ || now < up_at_ || is_cut() || now < refuse_until_) return false;
   if (random_.chance(options_.refuse_percent)) {
     refuse_until_ = now + random_.spread(100, 50'000);
-    world_->wake(from_, refuse_until_);
+    wake_sender(refuse_until_);
     return false;
   }
   said_yes_ = has_room(payload_bytes);

@@ -102,7 +102,13 @@ class Channel {
   void release(uint64_t token);
   virtual void close_receiver() = 0;
   size_t unreleased() const { return unreleased_; }
-  void wake_sender(TimeNs at) { world_->wake(from_, at); }
+  void wake_sender(TimeNs at) { wake(from_, at, sender_busy_); }
+
+  // Where to note until when something may move for either end, so that it need not look earlier
+  // again; null: nowhere.
+  void note_sender(TimeNs* busy_until) { sender_busy_ = busy_until; }
+  void note_receiver(TimeNs* busy_until) { receiver_busy_ = busy_until; }
+  TimeNs busy_at_first() const;
 
   bool is_up() const { return world_->now() >= up_at_; }
 
@@ -141,6 +147,8 @@ class Channel {
     bool delivered = true;  // false: lost on the way
   };
 
+  void wake_receiver(TimeNs at) { wake(to_, at, receiver_busy_); }
+
   virtual bool has_room(size_t payload_bytes) = 0;
   virtual void accept(Outgoing message) = 0;
   virtual void flush_and_end() = 0;  // what cannot leave now never does
@@ -178,6 +186,11 @@ class Channel {
     bool used = false;
   };
 
+  void wake(int process, TimeNs at, TimeNs* busy_until) {
+    if (at == kNever) return;
+    if (busy_until != nullptr) *busy_until = std::max(*busy_until, at);
+    world_->wake(process, at);
+  }
   bool mutate(Outgoing* message);  // whether it has been taken
   void tell_lie(Outgoing* message);
 
@@ -188,6 +201,8 @@ class Channel {
   int mutant_seen_ = 0;
   bool mutant_done_ = false;
   Lie* lie_ = nullptr;
+  TimeNs* sender_busy_ = nullptr;
+  TimeNs* receiver_busy_ = nullptr;
   std::unique_ptr<Outgoing> kept_;     // the first of two to be swapped, or an earlier payload
   std::vector<HandedOut> handed_out_;  // by token - 1
   size_t unreleased_ = 0;

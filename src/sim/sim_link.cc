@@ -5,10 +5,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace ciuic::sim {
 
+SimLink::SimLink(World* world, SimLinkConfig config, std::shared_ptr<Channel> out,
+                 std::shared_ptr<Channel> in)
+    : world_(world),
+      busy_until_(std::max(out->busy_at_first(), in->busy_at_first())),
+      config_(config),
+      out_(std::move(out)),
+      in_(std::move(in)) {
+  out_->note_sender(&busy_until_);
+  in_->note_receiver(&busy_until_);
+}
+
+SimLink::~SimLink() {
+  close();
+  out_->note_sender(nullptr);
+  in_->note_receiver(nullptr);
+}
+
 bool SimLink::progress() {
-  if (closed_) return false;
+  if (closed_ || is_quiet()) return false;
+  looked_at_ = world_->now();
+  const bool moved = look();
+  pending_ = moved || in_->has_arrivals();
+  return moved;
+}
+
+bool SimLink::look() {
   bool moved = out_->push();
   moved = in_->pull() || moved;
   moved = in_->has_arrivals() || moved;
@@ -45,7 +71,9 @@ void SimLink::send(const wire::Header& header, const std::byte* payload,
   out_->send(header, payload, publication);
 }
 
-bool SimLink::receive(transport::Arrival* arrival) { return !closed_ && in_->receive(arrival); }
+bool SimLink::receive(transport::Arrival* arrival) {
+  return !closed_ && !is_quiet() && in_->receive(arrival);
+}
 
 void SimLink::close() {
   if (closed_) return;

@@ -22,9 +22,8 @@ struct SimLinkConfig {
 class SimLink final : public transport::Link {
  public:
   SimLink(World* world, SimLinkConfig config, std::shared_ptr<Channel> out,
-          std::shared_ptr<Channel> in)
-      : world_(world), config_(config), out_(std::move(out)), in_(std::move(in)) {}
-  ~SimLink() override { close(); }
+          std::shared_ptr<Channel> in);
+  ~SimLink() override;
 
   const char* transport() const override { return config_.transport; }
   size_t max_payload() const override { return kSimMaxPayload; }
@@ -42,7 +41,13 @@ class SimLink final : public transport::Link {
   size_t buffer_bytes() const override { return 0; }
 
  private:
+  bool is_quiet() const { return !pending_ && looked_at_ > busy_until_; }
+  bool look();
+
   World* world_;
+  TimeNs busy_until_;  // what is known to come has come by then
+  TimeNs looked_at_ = -1;
+  bool pending_ = true;  // something moved, or waited, then
   const SimLinkConfig config_;
   std::shared_ptr<Channel> out_;
   std::shared_ptr<Channel> in_;

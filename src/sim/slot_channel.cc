@@ -95,7 +95,7 @@ bool SlotChannel::receive(transport::Arrival* arrival) {
   while (!receiver_closed_ && has_arrivals()) {
     Line line = std::move(lines_.front());
     lines_.pop_front();
-    world_->wake(from_, world_->now() + options_.latency_min);
+    wake_sender(world_->now() + options_.latency_min);
     if (!line.delivered) {
       if (line.use != 0) pool_->release(line.use);
       continue;
@@ -112,7 +112,7 @@ void SlotChannel::released(uint64_t use) {
   if (use == 0) return;
   pool_->release(use);
   // All the pool's writers wait for slots, not only this channel's; they are one process.
-  world_->wake(from_, world_->now() + options_.latency_min);
+  wake_sender(world_->now() + options_.latency_min);
 }
 
 void SlotChannel::close_receiver() {
@@ -122,7 +122,7 @@ void SlotChannel::close_receiver() {
   }
   lines_.clear();
   release_all();
-  world_->wake(from_, world_->now());
+  wake_sender(world_->now());
 }
 
 }  // namespace ciuic::sim

@@ -2,11 +2,11 @@
 // slot_channel.h: a channel like shared memory: a ring of lines, and slots that readers share.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "sim/channel.h"
+#include "sim/fifo.h"
 
 namespace ciuic::sim {
 
@@ -71,7 +71,7 @@ class SlotChannel final : public Channel {
   void released(uint64_t use) override;
 
   std::shared_ptr<SlotPool> pool_;
-  std::deque<Line> lines_;
+  Fifo<Line> lines_;
   uint64_t sent_ = 0;
 };
 

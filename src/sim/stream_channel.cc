@@ -28,7 +28,7 @@ void StreamChannel::accept(Outgoing message) {
     ++sent_;
   }
   messages_.push_back(std::move(queued));
-  world_->wake(from_, world_->now());
+  wake_sender(world_->now());
 }
 
 bool StreamChannel::push() {
@@ -77,7 +77,7 @@ bool StreamChannel::write() {
                             .bytes = message.bytes.size(),
                             .hash = message.hash,
                             .counts = message.outgoing.counts});
-    world_->wake(from_, world_->now() + options_.completion_delay);
+    wake_sender(world_->now() + options_.completion_delay);
     ++unwritten_;
   }
   return any;
@@ -105,12 +105,14 @@ bool StreamChannel::has_arrivals() const {
   if (messages_.empty()) return false;
   const Message& message = messages_.front();
   if (arrived_end_ >= message.begin + message.total) return true;
+  const bool is_announced_first = message.bytes.size() > options_.inline_bytes && !announced_;
+  if (is_announced_first && arrived_end_ >= message.begin + wire::kHeaderBytes) return true;
   return !pieces_.empty() && pieces_.front().at <= std::min(world_->now(), arrivals_until_);
 }
 
 void StreamChannel::consume(size_t bytes) {
   read_end_ += bytes;
-  world_->wake(from_, world_->now() + options_.latency_min);
+  wake_sender(world_->now() + options_.latency_min);
 }
 
 void StreamChannel::pop() {
@@ -158,7 +160,7 @@ void StreamChannel::place(std::byte* destination) {
   if (!announced_ || destination_ != nullptr) return complain("place() of nothing");
   destination_ = destination;
   spoil(destination_, messages_.front().bytes.size(), messages_.front().hash);
-  world_->wake(to_, world_->now());
+  wake_receiver(world_->now());
   if (random_.chance(50)) pull();
 }
 
@@ -174,7 +176,7 @@ bool StreamChannel::pull() {
   size_t bytes = arrived - placed_;
   if (random_.chance(30)) {
     bytes = random_.between(1, bytes);
-    world_->wake(to_, world_->now() + 1);
+    wake_receiver(world_->now() + 1);
   }
   std::memcpy(destination_ + placed_, message.bytes.data() + placed_, bytes);
   placed_ += bytes;

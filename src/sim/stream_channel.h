@@ -6,10 +6,10 @@
 // and says where it goes, and it comes there piece by piece too.
 #pragma once
 
-#include <deque>
 #include <vector>
 
 #include "sim/channel.h"
+#include "sim/fifo.h"
 
 namespace ciuic::sim {
 
@@ -58,10 +58,10 @@ class StreamChannel final : public Channel {
   void consume(size_t bytes);
   void pop();
 
-  std::deque<Message> messages_;  // accepted and not received
-  size_t unwritten_ = 0;          // the first of them that is not wholly written
-  std::deque<Completion> completions_;
-  std::deque<Piece> pieces_;
+  Fifo<Message> messages_;  // accepted and not received
+  size_t unwritten_ = 0;    // the first of them that is not wholly written
+  Fifo<Completion> completions_;
+  Fifo<Piece> pieces_;
   uint64_t sent_ = 0;
   uint64_t accepted_end_ = 0;  // places in the stream
   uint64_t written_end_ = 0;
