@@ -79,14 +79,15 @@ bool TcpAcceptor::accept_some(int listener) {
       turn_away(std::prev(pending_.end()));
     }
   }
-  // More may wait, of which the poller has told already.
-  ready_.fetch_or(posix::kReadable, std::memory_order_acq_rel);
+  // More may wait, of which the poller has told already. It is asked first what those who are in
+  // have said meanwhile: else a flood would push them out unheard.
+  posix::set_timer(timer_.get(), now_ns());
   return true;
 }
 
 // No descriptor is free, most likely, and nobody is here who could make room.
 void TcpAcceptor::accept_later(const Status& why) {
-  if (accepted_.ok()) {
+  if (!std::exchange(has_warned_, true)) {
     log_warn("rank {} cannot accept connections that wait: {}", options_.identity.to,
              why.message());
   }

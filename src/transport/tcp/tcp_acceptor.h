@@ -96,6 +96,7 @@ class TcpAcceptor {
   std::atomic<uint32_t> ready_{0};  // of all listeners, and the timer
   posix::UniqueFd timer_;           // wakes a sleeper to accept again; invalid: there was none
   Status accepted_;
+  bool has_warned_ = false;     // once; under a flood it comes and goes
   std::list<Pending> pending_;  // oldest first
   std::unordered_map<int, TcpLink*> links_;
   uint64_t strangers_ = 0;
