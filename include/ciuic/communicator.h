@@ -86,7 +86,8 @@ class CIUIC_EXPORT Communicator {
   Status status() const;
 
   // Ends what is in flight with kAborted and takes no more; tells the peers, and does not wait for
-  // them. Idempotent. Returns the error with which the group had ended where no Work has told it.
+  // them. Idempotent. Returns the error with which the group had ended where no Work has told it,
+  // and shrink() was not called.
   Status close();
 
   MemoryUsage memory_usage() const;

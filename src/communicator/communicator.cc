@@ -71,7 +71,8 @@ Status Communicator::close() {
   if (state_->closed.exchange(true, std::memory_order_acq_rel)) return {};
   // Peers see that this rank left before they see that its links have ended.
   if (state_->control != nullptr) state_->control->leave();
-  return state_->backend->close();
+  const Status untold = state_->backend->close();
+  return state_->has_shrunk.load(std::memory_order_acquire) ? Status() : untold;
 }
 
 Status Communicator::abort(const std::string& reason) {

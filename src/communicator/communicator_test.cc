@@ -365,6 +365,17 @@ TEST(Shrink, SurvivorsGoOnWithoutRank0) {
   EXPECT_EQ(wait(ranks[1]->barrier()).code(), StatusCode::kAborted) << "the old group has ended";
 }
 
+TEST(Shrink, LeavesNothingToTellToTheOldGroup) {
+  Ranks ranks = join_all(2);
+  for (const Status& status : on_all(2, [&](int rank) {
+         auto& old = ranks[static_cast<size_t>(rank)];
+         auto made = old->shrink();
+         return made.ok() ? old->close() : made.status();
+       })) {
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
 TEST(Shrink, OneAloneGoesOn) {
   Ranks ranks = join_all(2);
   ranks[0].reset();

@@ -87,10 +87,10 @@ struct ControlGroup::Driven {
   Settings settings;
   ChannelLines lines;
   std::optional<Node> node;
-  std::shared_ptr<Thread> thread;
   uint32_t made_in = fork_generation();
 
-  std::mutex inbox_mutex;  // guards what follows; nothing else is locked under it
+  std::mutex inbox_mutex;          // guards what follows; nothing else is locked under it
+  std::shared_ptr<Thread> thread;  // null while not started, or left
   std::optional<engine::Cause> reported;
   posix::Poller* bell = nullptr;  // of the thread; null while not started, or left
 
@@ -245,6 +245,7 @@ Status ControlGroup::start(engine::DataPath* data_path) {
     driven_->bell = (*thread)->bell();
   }
   CIUIC_RETURN_IF_ERROR((*thread)->add(driven_));
+  std::lock_guard<std::mutex> lock(driven_->inbox_mutex);
   driven_->thread = *thread;
   return {};
 }
@@ -256,19 +257,29 @@ void ControlGroup::report(const engine::Cause& cause) {
 }
 
 void ControlGroup::leave() {
-  if (driven_->thread == nullptr) return;
+  std::shared_ptr<Thread> thread;
   {
-    std::lock_guard<std::mutex> lock(driven_->thread->mutex());
+    std::lock_guard<std::mutex> lock(driven_->inbox_mutex);
+    thread.swap(driven_->thread);
+  }
+  if (thread == nullptr) return;
+  {
+    std::lock_guard<std::mutex> lock(thread->mutex());
     driven_->node->leave(now_ns());
     driven_->lines.flush();
   }
-  driven_->thread->settle(driven_.get());
-  driven_->thread.reset();
+  thread->settle(driven_.get());
 }
 
 std::vector<bool> ControlGroup::gone() const {
-  if (driven_->thread == nullptr) return {};
-  std::lock_guard<std::mutex> lock(driven_->thread->mutex());
+  std::shared_ptr<Thread> thread;
+  {
+    std::lock_guard<std::mutex> lock(driven_->inbox_mutex);
+    thread = driven_->thread;
+  }
+  if (thread == nullptr) return {};
+  std::lock_guard<std::mutex> lock(thread->mutex());
+  driven_->step(now_ns());  // what the others have said counts
   return driven_->node->gone();
 }
 

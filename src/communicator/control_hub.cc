@@ -71,6 +71,12 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
                 .about = rank,
                 .flag = true});
       break;
+    case MessageKind::kGivenUp:
+      // It may have ended otherwise here, meanwhile: rank 0 still has to know that it is out.
+      if (decided_)
+        send_(0, {.kind = MessageKind::kDecision, .status = message.status, .about = 0});
+      decide(message.status, 0);
+      break;
     default: break;  // a rank does not say this
   }
 }
@@ -95,6 +101,11 @@ Status Hub::about_silence(int rank, TimeNs now) const {
       fmt::format("{} has been silent for {:.1f} s: its process is stopped, or its host or the "
                   "network to it is down",
                   settings_.names[rank], static_cast<double>(now - members_[rank].heard_at) / 1e9)};
+}
+
+void Hub::shift(TimeNs by) {
+  for (Member& member : members_) member.heard_at += by;
+  if (inquiry_) inquiry_->until += by;
 }
 
 void Hub::step(TimeNs now) {

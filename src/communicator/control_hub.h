@@ -30,6 +30,9 @@ class Hub {
   void line_lost(int rank, TimeNs now);  // without a goodbye, unless kLeave came before
   void step(TimeNs now);
 
+  // This process has not run for so long: what did not come meanwhile was not awaited.
+  void shift(TimeNs by);
+
   TimeNs next_step() const;  // when step() has something to do at the latest
   bool is_over() const;      // all other ranks have left or are gone
 

@@ -40,7 +40,7 @@ Result<Message> decode_message(std::string_view bytes) {
   std::string status_text = printable(in.text(kMaxTextBytes));
   message.text = printable(in.text(kMaxTextBytes));
   const bool known = kind >= static_cast<uint8_t>(MessageKind::kAlive) &&
-                     kind <= static_cast<uint8_t>(MessageKind::kDecision) &&
+                     kind <= static_cast<uint8_t>(MessageKind::kGivenUp) &&
                      code <= static_cast<uint8_t>(StatusCode::kSystem) && flags <= 3;
   if (!known || !in.complete()) {
     return Status(StatusCode::kInvalidArgument, "no message of the control plane");
@@ -49,7 +49,7 @@ Result<Message> decode_message(std::string_view bytes) {
   message.status = {static_cast<StatusCode>(code), std::move(status_text)};
   // A group that ended without an error would give out results that are not there.
   const bool ends = message.kind == MessageKind::kCause || message.kind == MessageKind::kGone ||
-                    message.kind == MessageKind::kDecision;
+                    message.kind == MessageKind::kDecision || message.kind == MessageKind::kGivenUp;
   if (ends && message.status.ok()) {
     return Status(StatusCode::kInvalidArgument, "an end without an error");
   }

@@ -9,6 +9,7 @@
 //     kCalled    sequence, the call: answers kAsk; no operation: not called, or long ago; about: a
 //                rank that is gone, and that the operation still needs here
 //     kLeave     it closes in good order
+//     kGivenUp   status: it has not heard from the hub, has ended, and goes on without rank 0
 //   the hub to a rank
 //     kAlive     it is there; every heartbeat
 //     kAsk       sequence: what have you called?
@@ -36,6 +37,7 @@ enum class MessageKind : uint8_t {
   kGone = 7,
   kMissing = 8,
   kDecision = 9,
+  kGivenUp = 10,
 };
 
 struct Message {

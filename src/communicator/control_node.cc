@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/log.h"
 
@@ -17,6 +18,7 @@ Node::Node(Settings settings, Lines* lines, engine::DataPath* data_path, TimeNs 
       data_path_(data_path),
       gone_(settings_.names.size(), false),
       lines_lost_(settings_.names.size(), false),
+      stepped_at_(now),
       beat_at_(now + settings_.heartbeat),
       hub_heard_at_(now) {
   if (settings_.rank != 0) return;
@@ -66,7 +68,18 @@ void Node::leave(TimeNs now) {
 
 bool Node::is_over() const { return data_path_ == nullptr && (hub_ == nullptr || hub_->is_over()); }
 
+// A process that was stopped, as with all others of a job at once, cannot tell who was silent
+// meanwhile.
+void Node::forgive(TimeNs now) {
+  const TimeNs away = now - std::exchange(stepped_at_, now);
+  if (away <= settings_.silent_after()) return;
+  hub_heard_at_ += away;
+  cause_at_ += away;
+  if (hub_ != nullptr) hub_->shift(away);
+}
+
 void Node::step(TimeNs now) {
+  forgive(now);
   take_all(now);
   if (data_path_ != nullptr) {
     if (now >= beat_at_) look_at_progress(now);
@@ -173,11 +186,17 @@ Status Node::of_silent_hub(TimeNs now) const {
                       settings_.names[0], static_cast<double>(now - hub_heard_at_) / 1e9)};
 }
 
+// It finds the word when it runs again, and then knows that it is out.
+void Node::give_up_hub(const Status& status) {
+  gone_[0] = true;
+  say({.kind = MessageKind::kGivenUp, .status = status});
+  end(status);
+}
+
 void Node::look_at_hub(TimeNs now) {
   if (hub_ != nullptr || ended_) return;
   if (!hub_lost_ && now - hub_heard_at_ > settings_.lost_after) {
-    gone_[0] = true;
-    return end(of_silent_hub(now));
+    return give_up_hub(of_silent_hub(now));
   }
   if (hub_status_.ok()) return;
   // What can still finish without rank 0 has its time, from its call on.
@@ -200,8 +219,8 @@ void Node::look_at_cause(TimeNs now) {
   const bool silent = hub_ == nullptr && now - hub_heard_at_ > settings_.silent_after();
   if (silent && cause_->is_late) {
     const Status why = of_silent_hub(now);
-    gone_[0] = true;
-    return end({why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())});
+    return give_up_hub(
+        {why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())});
   }
   end(cause_->status);
 }

@@ -67,6 +67,8 @@ class Node {
   void say(const Message& message);
   void end(const Status& status);
   void on_hub_lost(TimeNs now);
+  void forgive(TimeNs now);
+  void give_up_hub(const Status& status);
   void look_at_cause(TimeNs now);
   void look_at_hub(TimeNs now);
   void look_at_progress(TimeNs now);
@@ -81,6 +83,7 @@ class Node {
   std::vector<bool> gone_;
   std::vector<bool> lines_lost_;
 
+  TimeNs stepped_at_ = 0;
   TimeNs beat_at_ = 0;
   TimeNs hub_heard_at_ = 0;
   bool hub_left_ = false;

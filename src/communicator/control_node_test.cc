@@ -140,6 +140,10 @@ class ControlPlane : public testing::Test {
     runs_[rank] = false;
     star_->of(rank).stands_still = true;
   }
+  void resume(int rank) {
+    runs_[rank] = true;
+    star_->of(rank).stands_still = false;
+  }
 
   engine::Cause late(int rank, uint32_t sequence) {
     return {.status = {StatusCode::kTimeout, "late on rank " + std::to_string(rank) + "."},
@@ -403,6 +407,38 @@ TEST_F(ControlPlane, TheHubGoesOnAfterRank0HasLeft) {
   nodes_[2]->leave(now_);
   run(2 * kMs);
   EXPECT_TRUE(nodes_[0]->is_over());
+}
+
+TEST_F(ControlPlane, RanksThatWereStoppedAllAtOnceHaveLostNobody) {
+  make(3);
+  run(100 * kMs);
+  for (int rank = 0; rank < 3; ++rank) stop(rank);
+  now_ += 2 * kTimeoutMs * kMs;
+  for (int rank = 0; rank < 3; ++rank) {
+    resume(rank);
+    run(30 * kMs);  // one after the other
+  }
+  run(2 * kTimeoutMs * kMs);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(paths_[rank]->ended.ok()) << rank;
+}
+
+TEST_F(ControlPlane, WhoWasStoppedAndGivenUpIsToldSo) {
+  for (const int victim : {0, 2}) {
+    paths_.clear();
+    lines_.clear();
+    nodes_.clear();
+    runs_.clear();
+    make(3);
+    run(100 * kMs);
+    stop(victim);
+    run(2 * kTimeoutMs * kMs);
+    for (const int other : {1, 2 - victim}) nodes_[other]->leave(now_);
+    run(10 * kMs);
+    resume(victim);
+    run(10 * kMs);
+    EXPECT_EQ(paths_[victim]->ended.code(), StatusCode::kPeerLost);
+    EXPECT_TRUE(nodes_[victim]->gone()[static_cast<size_t>(victim)]) << victim;
+  }
 }
 
 TEST_F(ControlPlane, WithoutAHubEachRankGoesByItsOwnCauses) {

@@ -180,6 +180,7 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(int64_t timeout_ms) {
   options.size = 1;
   if (state_->size > 1) {
     // Where nothing is wrong yet, the group ends now: its ranks all go to the new one.
+    state_->has_shrunk.store(true, std::memory_order_release);
     const Status left(StatusCode::kAborted, fmt::format("rank {} called shrink()", state_->rank));
     state_->backend->report({.status = left});
     state_->backend->end(left);

@@ -26,6 +26,7 @@ struct Communicator::State {
 
   uint32_t made_in = 0;  // fork_generation()
   std::atomic<bool> closed{false};
+  std::atomic<bool> has_shrunk{false};  // whoever asks for survivors knows that the group is over
 
   Result<Work> submit(const collective::Arguments& arguments);
 };

@@ -155,27 +155,33 @@ INSTANTIATE_TEST_SUITE_P(BySilence, Faults,
 
 class Survivors : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
+// Works until the group ends, and goes on in the survivors' group.
+void survive(int rank, const Teller& teller, const std::string& transport,
+             const std::string& directory, int64_t timeout_ms) {
+  ::setenv("CIUIC_TRANSPORT", transport.c_str(), 1);
+  auto communicator = join(directory, rank, kSize, timeout_ms);
+  teller.say("ready");
+  Status status;
+  while (status.ok()) status = run(*communicator, "all_reduce", 1000);
+  auto shrunk = communicator->shrink(kLongTimeoutMs);
+  if (!shrunk.ok()) {
+    teller.say(shrunk.status().message());
+    return;
+  }
+  communicator.reset();
+  float sum = 1;
+  const MutableBuffer one{&sum, 1, DataType::kFloat32, {}};
+  Result<Work> work = (*shrunk)->all_reduce(one, one, ReduceOp::kSum);
+  status = work.ok() ? work->wait() : work.status();
+  teller.say(status.ok() ? "sum " + std::to_string(static_cast<int>(sum)) : status.message());
+  teller.hear();
+}
+
 TEST_P(Survivors, GoOnInAGroupOfTheirOwn) {
   const auto& [transport, victim] = GetParam();
   const Directory directory;
   RankProcesses ranks(kSize, [&](int rank, const Teller& teller) {
-    ::setenv("CIUIC_TRANSPORT", transport.c_str(), 1);
-    auto communicator = join(directory.path(), rank, kSize, kLongTimeoutMs);
-    teller.say("ready");
-    Status status;
-    while (status.ok()) status = run(*communicator, "all_reduce", 1000);
-    auto shrunk = communicator->shrink();
-    if (!shrunk.ok()) {
-      teller.say(shrunk.status().message());
-      return;
-    }
-    communicator.reset();
-    float sum = 1;
-    const MutableBuffer one{&sum, 1, DataType::kFloat32, {}};
-    Result<Work> work = (*shrunk)->all_reduce(one, one, ReduceOp::kSum);
-    status = work.ok() ? work->wait() : work.status();
-    teller.say(status.ok() ? "sum " + std::to_string(static_cast<int>(sum)) : status.message());
-    teller.hear();
+    survive(rank, teller, transport, directory.path(), kLongTimeoutMs);
   });
   for (int rank = 0; rank < kSize; ++rank) ASSERT_EQ(ranks.hear(rank), "ready");
   ranks.signal(victim, SIGKILL);
@@ -183,6 +189,23 @@ TEST_P(Survivors, GoOnInAGroupOfTheirOwn) {
     if (rank == victim) continue;
     EXPECT_EQ(ranks.hear(rank), "sum 3");
   }
+}
+
+TEST_P(Survivors, AreNotJoinedByWhomTheyHaveGivenUp) {
+  const auto& [transport, victim] = GetParam();
+  const Directory directory;
+  RankProcesses ranks(kSize, [&](int rank, const Teller& teller) {
+    survive(rank, teller, transport, directory.path(), kTimeoutMs);
+  });
+  for (int rank = 0; rank < kSize; ++rank) ASSERT_EQ(ranks.hear(rank), "ready");
+  ranks.signal(victim, SIGSTOP);
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == victim) continue;
+    EXPECT_EQ(ranks.hear(rank), "sum 3");
+  }
+  ranks.signal(victim, SIGCONT);
+  const std::string refused = "the other ranks have given rank " + std::to_string(victim) + " up";
+  EXPECT_EQ(ranks.hear(victim).rfind(refused, 0), 0U);
 }
 
 std::string name_of_survivors(const testing::TestParamInfo<std::tuple<std::string, int>>& info) {
