@@ -30,6 +30,9 @@ static constexpr uint32_t kYieldsPerLook = 8;
 // The same where the sockets only tell that a peer has died.
 static constexpr uint32_t kLooksPerPoll = 64;
 
+// Steps of a thread that has slept between two looks at the sockets.
+static constexpr int kStepsPerLook = 16;
+
 // Passes for which a spinning thread keeps the lock before it looks whether others want it.
 static constexpr uint32_t kPassesPerTurn = 256;
 
@@ -198,7 +201,6 @@ void Driver::leave() {
 
 WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
                           bool wait_follows) {
-  const TimeNs deadline = requests[0].deadline;
   auto* work = new WorkState(shared_from_this(), static_cast<int>(requests.size()));
   Lock lock = lock_engine();
   const int before = engine_.active();
@@ -209,7 +211,7 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
   if (moved && (!wait_follows || work->done())) settle(now);
   if (wait_follows || work->done()) return work;
   if (watched_) {
-    if (deadline < watched_until_) wake_watcher();
+    if (engine_.next_deadline() < watched_until_) wake_watcher();
   } else if (spinners_ == 0) {
     parked_.notify_all();
   }
@@ -294,7 +296,8 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
   }
   watched_ = false;
   set_armed(false);
-  while (step(now_ns())) {
+  for (int steps = 1; step(now_ns()); ++steps) {
+    if (steps % kStepsPerLook == 0) look();  // what moves may hide what waits
   }
 }
 
