@@ -23,6 +23,9 @@ size_t descriptors() {
 
 class TcpAcceptorTest : public TcpLinkTest {
  protected:
+  // libcrypto is opened at its first use, which is the join in a process that is not a test.
+  TcpAcceptorTest() { EXPECT_TRUE(security::hmac_sha256("", "").ok()); }
+
   // Who connects and says nothing.
   posix::UniqueFd silent() { return std::move(posix::connect_to(address_, kNever).value()); }
 
