@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "engine/announcement.h"
 #include "engine/group.h"
 
 namespace ciuic::engine {
@@ -76,6 +77,35 @@ static void count_chunks(Group& group, Operation& operation) {
   }
 }
 
+// An operation shows its call to silent peers after so long, or an eighth of the time it has.
+static constexpr TimeNs kShowAfter = 1'000'000'000;
+
+static TimeNs shows_at(const Operation& operation, TimeNs now) {
+  const TimeNs left = std::max<TimeNs>(0, operation.request.deadline - now);
+  return now + std::min(kShowAfter, left / 8);
+}
+
+static wire::Header announcement(const Group& group, const Operation& operation) {
+  wire::Header header = control(group, wire::MessageType::kAnnounce, operation.sequence);
+  describe(call_of(operation), &header);
+  return header;
+}
+
+// A peer that is silent for long may have made another call, in which it waits likewise: one of the
+// two would send after an announcement that the other never makes. So each shows the other its own.
+void show_call(Group& group, Operation& operation) {
+  operation.shows_at = kNever;
+  for (size_t rank = 0; rank < group.peers.size(); ++rank) {
+    Peer& peer = group.peers[rank];
+    const int stream = operation.program->first_stream[rank];
+    if (stream < 0 || operation.streams[stream].heard || peer.gone) continue;
+    const int index = static_cast<int>(rank);
+    if (!needs(group, operation, index)) continue;
+    peer.control.push(announcement(group, operation));
+    flush_control(group, index);
+  }
+}
+
 // A rank announces itself to whoever has more for it than one eager message.
 static void announce(Group& group, const Operation& operation) {
   for (size_t peer = 0; peer < group.peers.size(); ++peer) {
@@ -91,18 +121,19 @@ static void announce(Group& group, const Operation& operation) {
       }
     }
     if (messages > 1 || large) {
-      group.peers[peer].control.push(
-          control(group, wire::MessageType::kAnnounce, operation.sequence));
+      group.peers[peer].control.push(announcement(group, operation));
     }
   }
 }
 
-static void start(Group& group, Operation& operation) {
+static void start(Group& group, Operation& operation, TimeNs now) {
   group.config.trace.started(operation.sequence);
   const plan::Plan& plan = *operation.request.plan;
   group.active[operation.sequence % kMaxActive] = &operation;
   operation.unfinished = static_cast<int>(plan.steps.size());
   operation.first_open = 0;
+  operation.shows_at = shows_at(operation, now);
+  group.next_deadline = std::min(group.next_deadline, operation.shows_at);
   operation.held_slots = operation.held_passes = 0;
   operation.steps.resize(plan.steps.size());
   operation.sent.assign(operation.program->places, 0);
@@ -126,26 +157,45 @@ static void start(Group& group, Operation& operation) {
   if (group.status.ok() && operation.unfinished == 0) finish(group, operation);
 }
 
-void start_queued(Group& group) {
+void start_queued(Group& group, TimeNs now) {
   while (group.status.ok() && !group.queued.empty() &&
          group.queued.front()->sequence - group.lowest < kMaxActive) {
     Operation* operation = group.queued.front();
     group.queued.pop_front();
-    start(group, *operation);
+    start(group, *operation, now);
   }
 }
 
+CallRecord call_of(const Operation& operation) {
+  const Request& request = operation.request;
+  return {.operation = request.operation,
+          .sequence = operation.sequence,
+          .fingerprint = request.fingerprint,
+          .dtype = request.dtype,
+          .op = request.op,
+          .reduces = request.reduces,
+          .root = request.root,
+          .count = request.whole_count};
+}
+
+CallRecord call_of(const Group& group, uint32_t sequence) {
+  if (const Operation* operation = group.find(sequence)) return call_of(*operation);
+  const CallRecord& record = group.calls[sequence % Group::kCallRecords];
+  return record.operation != nullptr && record.sequence == sequence ? record : CallRecord();
+}
+
+// Field by field: a call that goes well pays for it, too.
 static void record_call(Group& group, const Operation& operation) {
   const Request& request = operation.request;
-  group.calls[operation.sequence % Group::kCallRecords] = {
-      .operation = request.operation,
-      .sequence = operation.sequence,
-      .fingerprint = request.fingerprint,
-      .dtype = request.dtype,
-      .op = request.op,
-      .reduces = request.reduces,
-      .root = request.root,
-      .count = request.whole_count > 0 ? request.whole_count : request.count};
+  CallRecord& record = group.calls[operation.sequence % Group::kCallRecords];
+  record.operation = request.operation;
+  record.sequence = operation.sequence;
+  record.fingerprint = request.fingerprint;
+  record.dtype = request.dtype;
+  record.op = request.op;
+  record.reduces = request.reduces;
+  record.root = request.root;
+  record.count = request.whole_count;
 }
 
 static void trace_call(Group& group, const Operation& operation) {
@@ -160,7 +210,7 @@ static void trace_call(Group& group, const Operation& operation) {
                              .sequence = operation.sequence,
                              .fingerprint = request.fingerprint,
                              .root = request.root,
-                             .count = request.whole_count > 0 ? request.whole_count : request.count,
+                             .count = request.whole_count,
                              .bytes = static_cast<uint64_t>(request.count) * size_of(request.dtype),
                              .called_at = operation.called_at});
 }
@@ -171,6 +221,8 @@ void bind(Group& group, Request request, WorkState* work, TimeNs now) {
   group.spare.pop_back();
   operation->program = program_for(group, request.plan);
   operation->request = std::move(request);
+  if (operation->request.whole_count == 0)
+    operation->request.whole_count = operation->request.count;
   work->retain();
   operation->work = work;
   operation->sequence = group.next_sequence++;

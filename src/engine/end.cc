@@ -195,8 +195,8 @@ void out_of_memory(Group& group, size_t bytes) {
                             fmt::format("rank {}: {}", group.config.rank, status.message())}});
 }
 
-void check_deadlines(Group& group, TimeNs now) {
-  if (now < group.next_deadline) return;
+bool check_deadlines(Group& group, TimeNs now) {
+  if (now < group.next_deadline) return false;
   group.next_deadline = kNever;
   const Operation* late = nullptr;
   const auto look = [&](const Operation* operation) {
@@ -205,14 +205,25 @@ void check_deadlines(Group& group, TimeNs now) {
     if (deadline <= now && (late == nullptr || deadline < late->request.deadline)) late = operation;
     group.next_deadline = std::min(group.next_deadline, deadline);
   };
-  for (uint32_t i = 0; i < kMaxActive; ++i) look(group.active[(group.lowest + i) % kMaxActive]);
+  bool shown = false;
+  for (uint32_t i = 0; i < kMaxActive; ++i) {
+    Operation* operation = group.active[(group.lowest + i) % kMaxActive];
+    look(operation);
+    if (operation == nullptr) continue;
+    if (operation->shows_at <= now) {
+      show_call(group, *operation);
+      shown = true;
+    }
+    group.next_deadline = std::min(group.next_deadline, operation->shows_at);
+  }
   for (const Operation* operation : group.queued) look(operation);
-  if (late == nullptr) return;
+  if (late == nullptr) return shown;
   report(group, {.status = timed_out(group, *late),
                  .has_operation = true,
                  .sequence = late->sequence,
                  .operation = late->request.operation,
                  .is_late = true});
+  return shown;
 }
 
 void check_links(Group& group) {

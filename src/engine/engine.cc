@@ -109,7 +109,7 @@ void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* w
     return work->finish(group->status);
   }
   bind(*group, std::move(request), work, now);
-  if (!group->is_halted) start_queued(*group);
+  if (!group->is_halted) start_queued(*group, now);
 }
 
 static bool step_group(Group& group, TimeNs now) {
@@ -138,13 +138,13 @@ static bool step_group(Group& group, TimeNs now) {
     }
   }
   if (!group.status.ok()) return true;
-  if (!group.queued.empty()) start_queued(group);
+  if (!group.queued.empty()) start_queued(group, now);
   for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
     if (!group.peers[rank].control.empty()) any |= flush_control(group, static_cast<int>(rank));
   }
   if (any || ++group.passes % kPassesBetweenLooks == 0) check_links(group);
   check_gone(group, !any, now);
-  check_deadlines(group, now);
+  any |= check_deadlines(group, now);
   return any || !group.status.ok();
 }
 
@@ -180,8 +180,7 @@ TimeNs Engine::next_deadline() const {
 }
 
 CallRecord Engine::call_record(const Group* group, uint32_t sequence) const {
-  const CallRecord& record = group->calls[sequence % Group::kCallRecords];
-  return record.operation != nullptr && record.sequence == sequence ? record : CallRecord();
+  return call_of(*group, sequence);
 }
 
 GroupProgress Engine::progress(const Group* group) const {

@@ -7,17 +7,18 @@
 //
 // Flow control, alike for every transport:
 //   - Operations of a group are numbered at the call and matched by number; up to kMaxActive of
-//   them
-//     run at once, later ones wait their turn.
+//     them run at once, later ones wait their turn.
 //   - The first message of an operation to a peer, if it is one chunk of at most kEagerBytes, may
-//   go
-//     before the peer is known to have started the operation, while fewer than kEagerOperations
-//     such messages are in operations that the peer is not known to have ended. (`acked` in every
-//     header tells; who only receives says so after half as many.)
+//     go before the peer is known to have started the operation, while fewer than
+//     kEagerOperations such messages are in operations that the peer is not known to have ended.
+//     (`acked` in every header tells; who only receives says so after half as many.)
 //   - Everything else goes after the peer was heard from in this operation: by a message of it, or
 //     by the announcement that a rank sends at the start to peers with more to send. From then on
 //     `window` chunks a (operation, link, lane) may be under way, which the receiver renews.
-//   So what arrives early is bounded, goes to staging, and a reader never stops reading.
+//   - An announcement has the call's fingerprint, which the hearer compares with its own. Who has
+//     not heard from a peer for long announces itself there, too: the peer may wait likewise, in
+//     another call.
+// So what arrives early is bounded, goes to staging, and a reader never stops reading.
 #pragma once
 
 #include <cstddef>

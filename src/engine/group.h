@@ -58,6 +58,7 @@ struct Operation {
   WorkState* work = nullptr;
   uint32_t sequence = 0;
   TimeNs called_at = 0;
+  TimeNs shows_at = kNever;  // to the peers that have not been heard from
   size_t chunk_bytes = 0;
   std::byte* scratch = nullptr;  // the program's scratch blocks
   size_t scratch_bytes = 0;
@@ -97,10 +98,11 @@ struct Peer {
   Ring<uint32_t> eager;
   uint32_t acked = 0;  // it has ended all operations before this one
 
-  int unacked = 0;                    // operations with messages from it, ended since it was told
-  uint32_t unacked_last = 0;          // the last of them
-  int early = 0;                      // its messages among Group::early
-  std::vector<uint32_t> heard_early;  // operations it has started, and this rank has not
+  int unacked = 0;            // operations with messages from it, ended since it was told
+  uint32_t unacked_last = 0;  // the last of them
+  int early = 0;              // its messages among Group::early
+  // Announcements of operations that it has started, and this rank has not.
+  std::vector<wire::Header> heard_early;
 
   // The payload that the link is reading now.
   bool placing = false;
@@ -156,7 +158,10 @@ inline uint32_t first_queued(const Group& group) {
 
 // bind.cc: operations come into being.
 void bind(Group& group, Request request, WorkState* work, TimeNs now);
-void start_queued(Group& group);
+void start_queued(Group& group, TimeNs now);
+CallRecord call_of(const Operation& operation);
+CallRecord call_of(const Group& group, uint32_t sequence);  // operation == nullptr: not known
+void show_call(Group& group, Operation& operation);  // to peers that have long kept it waiting
 
 // receive.cc: takes what has arrived. Returns whether anything has.
 bool drain(Group& group, int peer);
@@ -177,7 +182,7 @@ void finish(Group& group, Operation& operation);
 void out_of_memory(Group& group, size_t bytes);
 void report(Group& group, Cause cause);  // halts the group, or ends it
 void end_group(Group& group, Status status);
-void check_deadlines(Group& group, TimeNs now);
+bool check_deadlines(Group& group, TimeNs now);  // returns whether anything was sent
 void check_links(Group& group);
 void note_gone(Group& group, int peer);  // it has said goodbye, or the link is lost
 // Ends the group where an operation needs more of a peer that is gone. Earlier operations that can

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "engine/announcement.h"
 #include "engine/group.h"
 
 namespace ciuic::engine {
@@ -54,13 +55,32 @@ static void report_mismatch(Group& group, int peer, uint32_t sequence, const cha
                  .operation = operation});
 }
 
-static void differs(Group& group, int peer, const Operation& operation, const std::string& what) {
+static void differs(Group& group, int peer, const CallRecord& own, const std::string& what) {
   report_mismatch(
-      group, peer, operation.sequence, operation.request.operation,
+      group, peer, own.sequence, own.operation,
       fmt::format("{} (operation {} of its group) is not the same call on rank {} and rank {}: {}. "
                   "All ranks must call the same operations in the same order, with the same "
                   "dtype, count, op and root.",
-                  operation.request.operation, operation.sequence, group.config.rank, peer, what));
+                  own.operation, own.sequence, std::min(group.config.rank, peer),
+                  std::max(group.config.rank, peer), what));
+}
+
+static void differs(Group& group, int peer, const Operation& operation, const std::string& what) {
+  differs(group, peer, call_of(operation), what);
+}
+
+static bool is_alike(Group& group, int peer, const CallRecord& own, const CallRecord& other) {
+  if (own.fingerprint == other.fingerprint) return true;
+  std::string calls = fmt::format("rank {} called {}", group.config.rank, own.text());
+  if (other.operation == nullptr) {
+    calls = "the fingerprints of the two calls differ; " + calls;
+  } else {
+    const std::string of_peer = fmt::format("rank {} called {}", peer, other.text());
+    calls = group.config.rank < peer ? calls + ", " + of_peer : of_peer + ", " + calls;
+    if (own.text() == other.text()) calls += ", yet their fingerprints differ";
+  }
+  differs(group, peer, own, calls);
+  return false;
 }
 
 // What the plan expects next on a stream.
@@ -89,8 +109,7 @@ static Expected expected_on(const Operation& operation, int stream) {
 static bool is_expected(Group& group, int peer, Operation& operation, int stream,
                         const wire::Header& header) {
   if (header.fingerprint != operation.request.fingerprint) {
-    differs(group, peer, operation, "the fingerprints of the two calls differ");
-    return false;
+    return is_alike(group, peer, call_of(operation), {.fingerprint = header.fingerprint});
   }
   const Expected expected = stream < 0 ? Expected() : expected_on(operation, stream);
   if (expected.step == nullptr) {
@@ -234,15 +253,23 @@ static void on_data(Group& group, int peer, const transport::Arrival& arrival) {
                  .token = arrival.token});
 }
 
-static void on_announce(Group& group, int peer, uint32_t sequence) {
-  if (Operation* operation = group.find(sequence)) return hear(*operation, peer);
+// An operation shows itself, too, while it waits to send what is eager; and may then end before
+// this rank has started it.
+static constexpr size_t kMostHeardEarly = kMaxActive + kEagerOperations;
+
+static void on_announce(Group& group, int peer, const wire::Header& header) {
+  const CallRecord own = call_of(group, header.sequence);
+  if (own.operation != nullptr && !is_alike(group, peer, own, described(header))) return;
+  if (Operation* operation = group.find(header.sequence)) return hear(*operation, peer);
+  if (wire::before(header.sequence, first_queued(group))) return;  // it has ended here
   auto& early = group.peers[peer].heard_early;
-  if (wire::before(sequence, group.lowest)) return;
-  early.push_back(sequence);
-  if (early.size() > kMaxActive) {
-    report_mismatch(group, peer, sequence, "",
+  const auto same = [&](const wire::Header& heard) { return heard.sequence == header.sequence; };
+  if (std::any_of(early.begin(), early.end(), same)) return;
+  early.push_back(header);
+  if (early.size() > kMostHeardEarly) {
+    report_mismatch(group, peer, header.sequence, "",
                     fmt::format("rank {} announced {} operations at once; {} are allowed", peer,
-                                early.size(), kMaxActive));
+                                early.size(), kMostHeardEarly));
   }
 }
 
@@ -299,7 +326,7 @@ static void take(Group& group, int peer, const transport::Arrival& arrival) {
   take_acked(&from, header.acked);
   switch (header.type) {
     case wire::MessageType::kData: on_data(group, peer, arrival); break;
-    case wire::MessageType::kAnnounce: on_announce(group, peer, header.sequence); break;
+    case wire::MessageType::kAnnounce: on_announce(group, peer, header); break;
     case wire::MessageType::kCredit: on_credit(group, peer, header); break;
     case wire::MessageType::kAck: break;
     case wire::MessageType::kAbort: on_abort(group, peer, arrival); break;
@@ -321,10 +348,15 @@ bool drain(Group& group, int peer) {
 void adopt_early(Group& group, Operation& operation) {
   for (size_t peer = 0; peer < group.peers.size(); ++peer) {
     auto& early = group.peers[peer].heard_early;
-    const auto found = std::find(early.begin(), early.end(), operation.sequence);
+    const auto found = std::find_if(early.begin(), early.end(), [&](const wire::Header& heard) {
+      return heard.sequence == operation.sequence;
+    });
     if (found == early.end()) continue;
+    const CallRecord other = described(*found);
     early.erase(found);
-    hear(operation, static_cast<int>(peer));
+    const int rank = static_cast<int>(peer);
+    if (!is_alike(group, rank, call_of(operation), other)) return;
+    hear(operation, rank);
   }
   // In the order of arrival, which is each stream's order.
   for (size_t i = 0; i < group.early.size();) {

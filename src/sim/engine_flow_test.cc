@@ -174,6 +174,34 @@ TEST(EngineFlow, FoldsHoldSlots) {
   }
 }
 
+// Rank 0 has left, with the hub, when rank 2 makes another call than rank 1: one with a message
+// that needs leave, which rank 1 never gives, or one that like its own only waits. They tell each
+// other.
+TEST(EngineFlow, CallsDifferWhereTheHubHasLeft) {
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    constexpr int kRanks = 3;
+    Scenario scenario =
+        quiet(seed, kRanks, seed % 2 == 0 ? apart(kRanks) : plan::Layout::one_host(kRanks));
+    scenario.network.stream_percent = seed % 3 == 0 ? 100 : 0;
+    scenario.paces[0].closes_early = true;
+    scenario.paces[2].first_call = 10'000'000;
+    Call call = call_of(plan::Operation::kReduce, plan::Algorithm::kDirect, kRanks,
+                        engine::kEagerBytes / 4, seed);
+    call.root = 1;
+    call.chunk_bytes = 64 * 1024;
+    scenario.groups[0].calls = {call};
+    scenario.faults.push_back({.kind = FaultKind::kKilled, .victim = 0, .at = 5'000'000});
+    const auto lie = seed % 4 < 2 ? OtherCall::kCount : OtherCall::kOperation;
+    scenario.faults.push_back({.kind = FaultKind::kCallsOtherwise,
+                               .victim = 2,
+                               .group = 0,
+                               .lie = static_cast<int>(lie)});
+    const Outcome outcome = simulate(scenario);
+    EXPECT_TRUE(outcome.ok()) << "seed " << seed << ": " << outcome.failures.front();
+    EXPECT_EQ(outcome.operations_ok, 1) << "seed " << seed << ": rank 0's";
+  }
+}
+
 // What one group of a process waits for does not keep back another.
 TEST(EngineFlow, GroupsInOppositeOrders) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {

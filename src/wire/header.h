@@ -18,7 +18,8 @@ inline constexpr uint8_t kVersion = 1;
 
 enum class MessageType : uint8_t {
   kData = 1,      // one chunk of one step's message; payload follows
-  kAnnounce = 2,  // the sender has started operation `sequence`: its large messages may come
+  kAnnounce = 2,  // the sender has started operation `sequence`: its large messages may come;
+                  // lane, step, chunk and message_bytes describe its call
   kCredit = 3,    // `chunk` further chunks of (sequence, lane) may come
   kAck = 4,       // nothing but `acked`
   kAbort = 5,     // the group has ended at the sender; payload: the message text

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// announcement.h: what a kAnnounce says of its sender's call. The fingerprint alone tells whether
+// two calls are the same; the rest is for the message that says how they differ.
+#pragma once
+
+#include "engine/cause.h"
+#include "wire/header.h"
+
+namespace ciuic::engine {
+
+void describe(const CallRecord& call, wire::Header* header);
+
+// Believes nothing: `operation` is null where the header describes no call that there is.
+CallRecord described(const wire::Header& header);
+
+}  // namespace ciuic::engine
