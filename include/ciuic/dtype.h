@@ -25,6 +25,10 @@ inline constexpr int kDataTypes = 7;
 
 // SUM is not divided by the number of ranks, AVG is. PRODUCT, MIN and MAX are element by element;
 // MIN and MAX follow IEEE 754-2019 minimum and maximum: a NaN wins, -0 is less than +0.
+//
+// Integers are added and multiplied in their own dtype and wrap around, also before AVG divides
+// them, which truncates toward zero: the AVG of uint8 200 and 200 is (400 mod 256) / 2 = 72. NCCL
+// does it alike. AVG of floats does not overflow where the average does not.
 enum class ReduceOp : uint8_t { kSum = 0, kAvg = 1, kMin = 2, kMax = 3, kProduct = 4 };
 inline constexpr int kReduceOps = 5;
 

@@ -14,7 +14,12 @@ from ciuic import _native
 
 
 class ReduceOp(enum.IntEnum):
-    """How the ranks' elements become one. ``SUM`` is not divided by the world size, ``AVG`` is."""
+    """How the ranks' elements become one. ``SUM`` is not divided by the world size, ``AVG`` is.
+
+    Integers are added and multiplied in their own dtype and wrap around, also before ``AVG``
+    divides them, which truncates toward zero: the ``AVG`` of uint8 200 and 200 is 72. ``AVG`` of
+    floats does not overflow where the average does not.
+    """
 
     SUM = 0
     AVG = 1

@@ -353,6 +353,10 @@ TEST(Reference, IntegersWrapAndTheirAverageTruncates) {
   EXPECT_EQ(reduce_one<int32_t>(DataType::kInt32, ReduceOp::kProduct, {65536, 65536}), 0);
   EXPECT_EQ(reduce_one<int32_t>(DataType::kInt32, ReduceOp::kAvg, {-3, -4}, 2, true), -3);
   EXPECT_EQ(reduce_one<int64_t>(DataType::kInt64, ReduceOp::kAvg, {3, 4}, 2, true), 3);
+  // The sum wraps before it is divided, as include/ciuic/dtype.h says.
+  EXPECT_EQ(reduce_one<uint8_t>(DataType::kUInt8, ReduceOp::kAvg, {200, 200}, 2, true), 72);
+  EXPECT_EQ(reduce_one<int32_t>(DataType::kInt32, ReduceOp::kAvg, {kMost, 1}, 2, true),
+            -(kMost / 2) - 1);
   EXPECT_EQ(reduce_one<int64_t>(DataType::kInt64, ReduceOp::kMin, {-kMost64, kMost64}), -kMost64);
 }
 

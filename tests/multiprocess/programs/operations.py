@@ -91,6 +91,19 @@ def reductions(ctx: CiuicContext) -> None:
             check("reduce " + what, result, expected, allowed)
 
 
+def wrapping(ctx: CiuicContext) -> None:
+    """Integers wrap in their own dtype, also before AVG divides: of two ranks' 200, 72."""
+    rank, size = ctx.rank, ctx.world_size
+    average = 200 * size % 256 // size
+    for count in (1, 70_001):
+        x = numpy.full(count, 200, dtype=numpy.uint8)
+        assert (ciuic.all_reduce(x, CiuicContext.AVG, ctx) == average).all(), x[:3]
+        x[...] = 200
+        result = ctx.reduce(x, 0, CiuicContext.AVG)
+        assert (result is not None) == (rank == 0)
+        assert result is None or (result == average).all(), result[:3]
+
+
 def movements(ctx: CiuicContext) -> None:
     rank, size = ctx.rank, ctx.world_size
     for seed, (dtype, count) in enumerate(itertools.product(DTYPES, COUNTS)):
@@ -189,7 +202,7 @@ def main() -> None:
             assert text == expected, f"{word[2:]}: {text}, not {expected}"
     usage = ctx.memory_usage()
     assert usage["total"] == usage["staging"] + usage["segments"] + usage["links"]
-    for part in (reductions, movements, layouts, merged, in_flight, two_contexts):
+    for part in (reductions, wrapping, movements, layouts, merged, in_flight, two_contexts):
         part(ctx)
         ctx.barrier()
     default_context()
