@@ -84,11 +84,15 @@ class Announcements : public testing::Test {
   }
 
   WorkState* broadcast(int64_t count, int root) {
+    return call(plan::Operation::kBroadcast, count, root);
+  }
+
+  WorkState* call(plan::Operation operation, int64_t count, int root) {
     Request request;
-    request.operation = "broadcast";
-    request.plan = std::make_shared<plan::Plan>(
-        plan::make(plan::Operation::kBroadcast, plan::Algorithm::kDirect, plan::Layout::one_host(2),
-                   /*rank=*/1, root));
+    request.operation = plan::name_of(operation);
+    request.reduces = operation == plan::Operation::kReduce;
+    request.plan = std::make_shared<plan::Plan>(plan::make(
+        operation, plan::Algorithm::kDirect, plan::Layout::one_host(2), /*rank=*/1, root));
     buffers_.emplace_back(static_cast<size_t>(count));
     request.input = request.output = buffers_.back().data();
     request.count = count;
@@ -208,6 +212,14 @@ TEST_F(Announcements, GoToNobodyWhoHasBeenHeardFrom) {
   engine_.step(kShown);
   engine_.step(kTimeout - 1);
   EXPECT_EQ(wire_.announcements(), 0);
+}
+
+TEST_F(Announcements, ACallIsKnownAfterItHasEnded) {
+  const WorkState* work = call(plan::Operation::kReduce, 10, 0);
+  engine_.step(1);
+  EXPECT_TRUE(work->done());
+  EXPECT_EQ(engine_.call_record(group_, 0).text(), "reduce(uint8, 10 elements, sum, root 0)");
+  EXPECT_EQ(engine_.call_record(group_, 1).text(), "") << "not called yet";
 }
 
 TEST(Announcement, SaysTheCall) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "base/assert.h"
 #include "engine/announcement.h"
@@ -181,10 +182,14 @@ CallRecord call_of(const Operation& operation) {
 CallRecord call_of(const Group& group, uint32_t sequence) {
   if (const Operation* operation = group.find(sequence)) return call_of(*operation);
   const CallRecord& record = group.calls[sequence % Group::kCallRecords];
-  return record.operation != nullptr && record.sequence == sequence ? record : CallRecord();
+  if (record.operation == nullptr || record.sequence != sequence) return {};
+  CallRecord call = record;
+  const std::string_view name = call.operation;
+  call.reduces = name == "all_reduce" || name == "reduce";
+  return call;
 }
 
-// Field by field: a call that goes well pays for it, too.
+// Field by field, and without what follows from the name: a call that goes well pays for it, too.
 static void record_call(Group& group, const Operation& operation) {
   const Request& request = operation.request;
   CallRecord& record = group.calls[operation.sequence % Group::kCallRecords];
@@ -193,7 +198,6 @@ static void record_call(Group& group, const Operation& operation) {
   record.fingerprint = request.fingerprint;
   record.dtype = request.dtype;
   record.op = request.op;
-  record.reduces = request.reduces;
   record.root = request.root;
   record.count = request.whole_count;
 }
