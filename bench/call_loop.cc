@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_loop.cc: two ranks in one thread that all-reduce eight bytes, as often as is said: what
-// tools/call_cost.py counts the instructions of. One thread
-// calls for both, so that no call waits for a scheduler.
+// call_loop.cc: two ranks that all-reduce eight bytes, as often as is said: what tools/call_cost.py
+// counts the instructions of. One thread calls for both, so that no call waits for a scheduler.
 
 #include <array>
 #include <cstdint>
