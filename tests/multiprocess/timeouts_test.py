@@ -56,6 +56,31 @@ def test_the_nearest_one_holds(processes, tmp_path: Path, level: str) -> None:
         assert one["timeout_ms"] == round(of_all * 1000), one
 
 
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+def test_a_call_that_allows_more_waits_for_a_peer_that_is_late(
+    processes, job, transport: str
+) -> None:
+    made = job(2)
+    first, late = (
+        processes.start(
+            "late.py",
+            variables={**made.variables(rank), "CIUIC_TRANSPORT": transport},
+            stdin=rank == 1,
+        )
+        for rank in range(2)
+    )
+    told = ""
+    while "rank 0 has waited 2.0 s for barrier" not in told:
+        line = first.stdout.readline()
+        assert line, told
+        told += line
+    late.stdin.close()
+    late.stdin = None
+    outputs = processes.outputs()
+    assert [process.returncode for process in (first, late)] == [0, 0], [told, *outputs]
+    assert [output.split()[-2:] for output in outputs] == [["met", "0"], ["met", "1"]]
+
+
 def test_the_default_is_shown(processes) -> None:
     alone = processes.start("join.py", json.dumps({"world_size": 1, "rank": 0}), variables={})
     described = json.loads(alone.communicate(timeout=240)[0].splitlines()[-2])

@@ -17,12 +17,18 @@ static constexpr TimeNs kRetryNs = 5'000'000;
 // An address that does not answer gets its share of the time left, and no less than this.
 static constexpr TimeNs kLeastAttemptNs = 1'000'000'000;
 
+// Each round with a busy peer takes twice as long as the one before it, up to this: every attempt
+// that is given up stays in the peer's queue until the peer looks, and would fill it.
+static constexpr TimeNs kLongRoundNs = 3'600'000'000'000;
+
 // What is told of one round at most; it repeats itself.
 static constexpr size_t kMaxFailureText = 1000;
 
 void TcpConnector::begin(TimeNs deadline, TimeNs now) {
   drop();
   deadline_ = deadline;
+  round_ns_ = deadline - now;
+  is_busy_ = had_grace_ = false;
   next_address_ = 0;
   try_again_ = options_.addresses.empty();  // the peer may still connect to us
   failures_.clear();
@@ -83,8 +89,10 @@ void TcpConnector::start_attempt(TimeNs now) {
     }
     stage_ = Stage::kConnecting;
     const auto left = static_cast<TimeNs>(options_.addresses.size() - next_address_ + 1);
-    const TimeNs share = std::max((deadline_ - now) / left, kLeastAttemptNs);
-    attempt_deadline_ = now + std::min(share, deadline_ - now);
+    // After an address that is only busy the others get their time, too.
+    const bool is_over = is_busy_ || now >= deadline_;
+    const TimeNs time = std::max(deadline_ - now, is_over ? kLeastAttemptNs : 0);
+    attempt_deadline_ = now + std::min(std::max(time / left, kLeastAttemptNs), time);
     set_timer(attempt_deadline_);
     return;
   }
@@ -142,9 +150,25 @@ Result<bool> TcpConnector::advance() {
   return *count == 1;
 }
 
+// Somebody took a connection and has not proven itself yet: a peer that does something else, or is
+// stopped, or a service that is none of ours. Which of them, time does not tell.
+void TcpConnector::begin_longer_round(TimeNs now) {
+  if (round_ns_ < kLongRoundNs) round_ns_ = std::max(2 * round_ns_, kLeastAttemptNs);
+  deadline_ = now + round_ns_;
+  is_busy_ = had_grace_ = false;
+}
+
+bool TcpConnector::is_too_late(TimeNs now) {
+  if (now < deadline_ || is_busy_) return false;
+  if (!try_again_ || had_grace_) return true;
+  // This process itself may have slept, and the peer, which hung up meanwhile, be connecting to it.
+  had_grace_ = true;
+  deadline_ = now + kLeastAttemptNs;
+  return false;
+}
+
 Result<TcpConnection> TcpConnector::progress(TimeNs now) {
   if (stage_ == Stage::kIdle) {
-    if (now >= deadline_) return verdict();
     if (now < retry_at_) return TcpConnection();
     if (next_address_ == 0) failures_.clear();  // the last round's are told
     start_attempt(now);
@@ -159,6 +183,7 @@ Result<TcpConnection> TcpConnector::progress(TimeNs now) {
     }
     if (done.ok() && now < attempt_deadline_) return TcpConnection();
     if (done.ok()) {
+      is_busy_ = is_busy_ || reached_peer();
       attempt_failed("connect to " + options_.addresses[next_address_ - 1].format() +
                      ": no answer in time");
     } else if (done.status().code() == StatusCode::kPeerLost) {
@@ -166,10 +191,14 @@ Result<TcpConnection> TcpConnector::progress(TimeNs now) {
     } else {
       return done.status();
     }
-    if (now >= deadline_) return verdict();
+    if (is_too_late(now)) return verdict();
     start_attempt(now);
   }
-  if (!try_again_) return verdict();
+  if (is_busy_) {
+    begin_longer_round(now);
+  } else if (!try_again_ || is_too_late(now)) {
+    return verdict();
+  }
   next_address_ = 0;
   try_again_ = options_.addresses.empty();
   retry_at_ = now + kRetryNs;

@@ -4,6 +4,10 @@
 //
 // That word is a byte. The peer gives it unless it has a connection already, or is itself about to
 // connect and its rank is lower; then it closes, and the connector tries again a little later.
+//
+// Time alone does not say that a peer is lost if its system took the connection: a process answers
+// when it comes to its own operation. Who waits for it has a deadline, and the control plane knows
+// who is silent. So the connector goes through the addresses again, for longer each time.
 #pragma once
 
 #include <atomic>
@@ -46,14 +50,16 @@ class TcpConnector {
   TcpConnector(const TcpConnector&) = delete;
   TcpConnector& operator=(const TcpConnector&) = delete;
 
-  // Starts with the first address; again after drop().
+  // Starts with the first address; again after drop(). By the deadline one address has to have
+  // taken the connection.
   void begin(TimeNs deadline, TimeNs now);
 
   // Whether the peer has, or may have, taken this connection as far as its handshake.
   bool reached_peer() const { return stage_ == Stage::kProving || stage_ == Stage::kWaiting; }
 
   // The connection when it is done, an invalid one while it is not. Final errors: kPeerLost,
-  // which names each address and what was wrong with it; kPermission, kMismatch.
+  // which names each address and what was wrong with it; kPermission, kMismatch. It is never lost
+  // where an address took the connection in this round and merely has not answered yet.
   Result<TcpConnection> progress(TimeNs now);
 
   // Gives the attempt up, without an error. In a forked child it must not be called, nor the
@@ -72,6 +78,8 @@ class TcpConnector {
   Result<bool> prove(const posix::Address& address);
   Result<size_t> receive_kept(char* kept);
   Status verdict() const;
+  void begin_longer_round(TimeNs now);
+  bool is_too_late(TimeNs now);
 
   TcpConnectorOptions options_;
   Stage stage_ = Stage::kIdle;
@@ -81,9 +89,12 @@ class TcpConnector {
   std::optional<HandshakeIo> handshake_;
   std::unique_ptr<security::TlsSocket> tls_;
   size_t next_address_ = 0;
-  TimeNs deadline_ = kNever;
+  TimeNs deadline_ = kNever;  // of this round
+  TimeNs round_ns_ = 0;
   TimeNs attempt_deadline_ = kNever;
   TimeNs retry_at_ = 0;
+  bool is_busy_ = false;  // in this round somebody took a connection, and said nothing in time
+  bool had_grace_ = false;
   bool try_again_ = false;  // the peer is there: it only did not keep the connection
   std::string failures_;
 };

@@ -38,7 +38,7 @@ struct TcpLinkOptions {
   security::Identity identity;            // job, epoch, group, and this rank as `from`
   std::shared_ptr<TcpAcceptor> acceptor;  // this rank's; the peer may connect here
   posix::Poller* poller = nullptr;        // outlives the link
-  int64_t connect_timeout_ms = 30'000;    // from the first need on
+  int64_t connect_timeout_ms = 30'000;    // in which the peer's system has to answer
 };
 
 class TcpLink final : public Link {

@@ -125,20 +125,118 @@ TEST_F(TcpLinkTest, NobodyAtAnyAddressIsALostPeerThatNamesThemAll) {
                 {"rank 1 (host-b)", first.second.format(), second.second.format(), "ECONNREFUSED"});
 }
 
-TEST_F(TcpLinkTest, APeerThatDoesNotAnswerInTimeIsLost) {
-  // The kernel takes the connection; no acceptor ever says a word.
-  posix::UniqueFd silent = std::move(posix::listen_at({"127.0.0.1", 0}).value());
-  const posix::Address address = posix::local_address(silent.get()).value();
+// Rank 1 at a listener, which nobody looks at before the first progress().
+class TcpLateTest : public TcpLinkTest {
+ protected:
+  void make_peer(posix::UniqueFd listener) {
+    TcpAcceptorOptions theirs;
+    theirs.listeners.push_back(std::move(listener));
+    theirs.secret = kTestSecret;
+    theirs.identity = test_identity();
+    theirs.identity.to = 1;
+    theirs.poller = peer_poller_.get();
+    TcpLinkOptions options;
+    options.peer = 0;
+    options.peer_name = "rank 0";
+    options.secret = kTestSecret;
+    options.identity = test_identity();
+    options.identity.from = 1;
+    options.acceptor = TcpAcceptor::create(std::move(theirs)).value();
+    options.poller = peer_poller_.get();
+    peer_ = std::make_unique<TcpLink>(std::move(options));
+  }
+
+  // Sleeps as the driver does: the link itself sees to it that the poller wakes.
+  bool sleep_until(const std::function<bool()>& done) {
+    return pump_until(
+        [&] {
+          EXPECT_TRUE(poller_->poll(60'000));
+          link_->progress();
+        },
+        done);
+  }
+
+  // Until the link has connected there twice; false if it has failed.
+  bool sleep_until_tried_again(int listener) {
+    EXPECT_FALSE(link_->can_send(0));
+    return sleep_until([&] {
+             posix::UniqueFd fd = std::move(posix::accept_from(listener).value());
+             if (fd) tries_.push_back(std::move(fd));
+             return tries_.size() == 2 || !link_->status().ok();
+           }) &&
+           link_->status().ok();
+  }
+
+  void expect_connects() {
+    const auto step_peer = [&] {
+      peer_poller_->poll(0);
+      peer_->progress();
+    };
+    ASSERT_TRUE(pump([&] {
+      step_peer();
+      return link_->can_send(0);
+    })) << link_->status().message();
+    Feeder feeder(link_.get());
+    Checker checker(peer_.get());
+    ASSERT_TRUE(feeder.send(100));
+    ASSERT_TRUE(pump([&] {
+      step_peer();
+      return checker.take();
+    }));
+    checker.release_all();
+  }
+
+  std::unique_ptr<posix::Poller> peer_poller_ = std::move(posix::Poller::create().value());
+  std::unique_ptr<TcpLink> peer_;
+  std::vector<posix::UniqueFd> tries_;
+};
+
+TEST_F(TcpLateTest, APeerThatIsLateIsWaitedFor) {
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  const int queue = listener.get();
+  make_link({posix::local_address(queue).value()}, 50);
+  make_peer(std::move(listener));
+  ASSERT_TRUE(sleep_until_tried_again(queue)) << link_->status().message();
+  tries_.clear();
+  expect_connects();
+}
+
+TEST_F(TcpLateTest, ASilentServiceAtOneAddressDoesNotKeepFromTheNext) {
+  const posix::UniqueFd silent = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  make_link(
+      {posix::local_address(silent.get()).value(), posix::local_address(listener.get()).value()},
+      50);
+  make_peer(std::move(listener));
+  EXPECT_FALSE(link_->can_send(0));
+  expect_connects();
+}
+
+TEST_F(TcpLateTest, OneThatIsGoneAtLastIsLost) {
+  posix::UniqueFd listener = std::move(posix::listen_at({"127.0.0.1", 0}).value());
+  const posix::Address address = posix::local_address(listener.get()).value();
+  make_link({address}, 50);
+  ASSERT_TRUE(sleep_until_tried_again(listener.get())) << link_->status().message();
+  shutdown(listener.get(), SHUT_RDWR);
+  tries_.clear();
+  ASSERT_TRUE(sleep_until([&] { return !link_->status().ok(); }));
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", address.format(), "ECONNREFUSED"});
+}
+
+TEST_F(TcpLinkTest, AnAddressWhoseSystemDoesNotAnswerIsALostPeer) {
+  // With its queue full the system drops what else would connect, as an unplugged host does.
+  posix::UniqueFd full = std::move(posix::listen_at({"127.0.0.1", 0}, /*backlog=*/0).value());
+  const posix::Address address = posix::local_address(full.get()).value();
+  const posix::UniqueFd first = std::move(posix::connect_to(address, kNever).value());
   make_link({address}, 50);
   EXPECT_FALSE(link_->can_send(0));
-  // Sleeps as the driver does: the link itself sees to it that the poller wakes.
   ASSERT_TRUE(pump_until(
       [&] {
         poller_->poll(60'000);
         link_->progress();
       },
       [&] { return !link_->status().ok(); }));
-  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", address.format()});
+  expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", address.format(), "no answer in time"});
 }
 
 TEST_F(TcpLinkTest, AServiceThatIsNotOursIsPassedOver) {
