@@ -19,6 +19,8 @@ constexpr uint64_t kMostSteps = 40'000'000;
 // A process that asks again though nothing moved does so ever more seldom, and then sleeps.
 constexpr TimeNs kLongestIdle = 400'000;
 
+constexpr size_t kKeptBytes = 100;  // Bug::kStagingKept
+
 static NetworkOptions network_options(const Scenario& scenario) {
   NetworkOptions options = scenario.network;
   options.is_blind = scenario.bug == Bug::kCutUnseen || scenario.bug == Bug::kDeathUnseen;
@@ -71,7 +73,7 @@ void Run::set_up() {
     faults_[i].fault = scenario_.faults[i];
     plan(i);
   }
-  if (scenario_.bug == Bug::kStagingKept) (void)processes_[0]->staging.take(100);
+  if (scenario_.bug == Bug::kStagingKept) kept_ = processes_[0]->staging.take(kKeptBytes);
   for (int i = 0; i < processes_count_; ++i) network_.wake(i, 0);
   at(kMs, [this] { watch(); });
 }
@@ -305,6 +307,7 @@ void Run::judge_process(int number) {
   if (process.staging.held() > 0) {
     fail(fmt::format("process {} never gave back {} bytes of staging", number,
                      process.staging.held()));
+    if (kept_ != nullptr) process.staging.give_back(kept_, kKeptBytes);
   }
 }
 

@@ -87,6 +87,7 @@ class Run final : public Judge {
   Stage stage_ = Stage::kCalling;
   int unfinished_ = 0;  // processes
   Random random_{scenario_.seed + 2};
+  std::byte* kept_ = nullptr;  // Bug::kStagingKept
 };
 
 }  // namespace ciuic::sim
