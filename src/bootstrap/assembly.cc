@@ -125,6 +125,30 @@ RoundResult Assembly::ask_rank_0(const Result<std::string>& mine, TimeNs deadlin
   return std::move(*answer);
 }
 
+void Assembly::watch(std::vector<pollfd>* fds) const {
+  for (const auto& channel : channels_) {
+    const bool awaited = channel != nullptr && !channel->has_frame();
+    fds->push_back({awaited ? channel->fd() : -1, awaited ? channel->events() : short{0}, 0});
+  }
+}
+
+Status Assembly::look(std::span<const pollfd> entries) {
+  for (size_t place = 0; place < channels_.size(); ++place) {
+    Channel* channel = channels_[place].get();
+    if (channel == nullptr) continue;
+    const bool happened = place < entries.size() && entries[place].revents != 0;
+    const Status status = happened ? channel->progress() : Status();
+    // Rank 0 has the others' parts of the next round early; they have its verdict before theirs
+    // only where it is a bad one.
+    if (channel->has_frame() && rank_ == 0) continue;
+    if (channel->has_frame()) return Status(StatusCode::kPeerLost, "the join has failed meanwhile");
+    if (status.ok()) continue;
+    return Status(StatusCode::kPeerLost,
+                  roll_.cards[place].who() + " left during the join: " + status.message());
+  }
+  return {};
+}
+
 Result<std::vector<std::string>> Assembly::gather(const Result<std::string>& mine, TimeNs deadline,
                                                   Bystander* bystander) {
   if (!failed_.ok()) return failed_;

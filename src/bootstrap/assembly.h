@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,12 @@ class Assembly {
   // name the ranks. After an error every further call returns it.
   Result<std::vector<std::string>> gather(const Result<std::string>& mine, TimeNs deadline,
                                           Bystander* bystander = nullptr);
+
+  // Between two rounds, while this rank waits for something else than rank 0: what to poll, and a
+  // look at these entries afterwards, or at none. Not ok: the next gather() ends with an error at
+  // once, since a rank is gone. Takes nothing that belongs to that round.
+  void watch(std::vector<pollfd>* fds) const;
+  Status look(std::span<const pollfd> entries);
 
  private:
   RoundResult collect(const Result<std::string>& mine, TimeNs deadline, Bystander* bystander);

@@ -36,11 +36,17 @@ struct Card {
   // Options that must be the same on all ranks, as (name, value).
   std::vector<std::pair<std::string, std::string>> agreed;
 
+  // Before shrink(), or -1. Not told to others: who comes together then knows it of all.
+  int former_rank = -1;
+
   bool operator==(const Card&) const = default;
 
-  // "rank 3 (host node7, process 4711)".
+  // "rank 3 (host node7, process 4711)"; a former rank is named, too.
   std::string who() const;
 };
+
+// "rank 3", or "rank 3 (rank 5 before shrink())".
+std::string rank_name(int rank, int former_rank);
 
 inline constexpr size_t kMaxCardBytes = 16 * 1024;
 

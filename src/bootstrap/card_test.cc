@@ -25,6 +25,20 @@ Card full_card() {
   return card;
 }
 
+TEST(Card, NamesAFormerRankThatNobodyIsTold) {
+  Card card;
+  card.rank = 1;
+  card.host_name = "node7";
+  card.pid = 4711;
+  EXPECT_EQ(card.who(), "rank 1 (host node7, process 4711)");
+  const std::string told = encode(card);
+  card.former_rank = 2;
+  EXPECT_EQ(card.who(), "rank 1 (host node7, process 4711; rank 2 before shrink())");
+  EXPECT_EQ(encode(card), told);
+  EXPECT_EQ(rank_name(1, -1), "rank 1");
+  EXPECT_EQ(rank_name(1, 2), "rank 1 (rank 2 before shrink())");
+}
+
 TEST(Card, RoundTrip) {
   const Card card = full_card();
   Result<Card> decoded = decode_card(encode(card));

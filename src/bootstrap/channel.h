@@ -57,6 +57,7 @@ class Channel {
 
   void send(std::string_view frame);  // queues
   bool receive(std::string* frame);   // false: no whole frame is there
+  bool has_frame() const { return !frames_.empty(); }
   bool flushed() const;
 
   // Sends what is queued, until the deadline.

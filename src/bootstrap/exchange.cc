@@ -55,9 +55,13 @@ struct Visit {
 
 static Visit not_settled(const Status& status) { return {false, status, status.message()}; }
 
+static int former_rank(const FencedStore* fence, int rank) {
+  return fence == nullptr ? -1 : fence->former_rank(rank);
+}
+
 // Hands over the card at rank 0's and waits for its answer.
 static Result<std::unique_ptr<Assembly>> present_card(Channel channel, const Card& mine, Roll roll,
-                                                      TimeNs deadline) {
+                                                      TimeNs deadline, FencedStore* fence) {
   const TimeNs now = now_ns();
   const int64_t can_wait_ms = left_ms(answer_by(deadline, now), now);
   channel.send(encode_card_frame(can_wait_ms, mine));
@@ -66,7 +70,8 @@ static Result<std::unique_ptr<Assembly>> present_card(Channel channel, const Car
     const bool late = frame.status().code() == StatusCode::kTimeout;
     return Status(late ? StatusCode::kTimeout : StatusCode::kPeerLost,
                   late ? "rank 0 is there, but other ranks did not come to the join in time"
-                       : "rank 0 left during the join: " + frame.status().message());
+                       : rank_name(0, former_rank(fence, 0)) +
+                             " left during the join: " + frame.status().message());
   }
   if (frame_of(*frame) == Frame::kFailure) return decode_failure(*frame);
   CIUIC_RETURN_IF_ERROR(decode_roll(*frame, &roll));
@@ -74,13 +79,14 @@ static Result<std::unique_ptr<Assembly>> present_card(Channel channel, const Car
   if (roll.cards.size() != static_cast<size_t>(mine.size) || roll.cards[place] != mine) {
     return Status(StatusCode::kInvalidArgument, "rank 0's roll does not hold this rank's card");
   }
+  for (Card& card : roll.cards) card.former_rank = former_rank(fence, card.rank);
   std::vector<std::unique_ptr<Channel>> channels;
   channels.push_back(std::make_unique<Channel>(std::move(channel)));
   return std::make_unique<Assembly>(mine.rank, std::move(roll), std::move(channels));
 }
 
 static Visit visit(const Invitation& invitation, const Card& mine, const ExchangeOptions& options,
-                   int64_t try_ms) {
+                   int64_t try_ms, FencedStore* fence = nullptr) {
   Result<std::string> secret = group_secret(invitation, options);
   if (!secret.ok()) return {true, secret.status(), ""};
   const Status able = check_tls(options);
@@ -95,7 +101,7 @@ static Visit visit(const Invitation& invitation, const Card& mine, const Exchang
   identity.to = 0;
   const TimeNs until = std::min(options.deadline, deadline_after(now_ns(), try_ms));
   Result<Channel> channel = dial(
-      fmt::format("rank 0 (host {})", invitation.host_name),
+      fmt::format("{} (host {})", rank_name(0, former_rank(fence, 0)), invitation.host_name),
       reachable(mine.machine_id, invitation.machine_id, invitation.addresses, invitation.loopback),
       *secret, identity, kMaxFrameToRank, until);
   if (!channel.ok()) {
@@ -117,7 +123,8 @@ static Visit visit(const Invitation& invitation, const Card& mine, const Exchang
   roll.job = invitation.job;
   roll.secret = *secret;
   roll.tls = options.tls;
-  return {true, present_card(std::move(*channel), mine, std::move(roll), options.deadline), ""};
+  return {true, present_card(std::move(*channel), mine, std::move(roll), options.deadline, fence),
+          ""};
 }
 
 // Rank 0's listeners, at the addresses of its card but at ports of their own.
@@ -145,7 +152,8 @@ static Result<std::vector<posix::UniqueFd>> listen_for(const Card& mine, Invitat
 static Result<std::unique_ptr<Assembly>> receive_all_ranks(std::vector<posix::UniqueFd> listeners,
                                                            const Invitation& invitation,
                                                            const Card& mine,
-                                                           const ExchangeOptions& options) {
+                                                           const ExchangeOptions& options,
+                                                           FencedStore* fence = nullptr) {
   Roll roll;
   roll.epoch = invitation.epoch;
   roll.group = group_id(options.group_name);
@@ -155,7 +163,7 @@ static Result<std::unique_ptr<Assembly>> receive_all_ranks(std::vector<posix::Un
   Result<std::string> secret = group_secret(invitation, options);
   if (!secret.ok()) return secret.status();
   roll.secret = *secret;
-  return Reception(std::move(listeners), mine, std::move(roll), options.deadline).run();
+  return Reception(std::move(listeners), mine, std::move(roll), options.deadline, fence).run();
 }
 
 static Result<Invitation> prepare(const Card& mine, const ExchangeOptions& options,
@@ -267,7 +275,7 @@ static Result<std::unique_ptr<Assembly>> join_by_fence(FencedStore& store, const
     Result<std::string> met = store.broadcast(&bytes, options.deadline);
     if (!met.ok()) return met.status();
     if (!invitation->failure.ok()) return invitation->failure;
-    return receive_all_ranks(std::move(listeners), *invitation, mine, options);
+    return receive_all_ranks(std::move(listeners), *invitation, mine, options, &store);
   }
   Result<std::string> bytes = store.broadcast(nullptr, options.deadline);
   if (!bytes.ok()) return bytes.status();
@@ -278,10 +286,15 @@ static Result<std::unique_ptr<Assembly>> join_by_fence(FencedStore& store, const
   }
   Visit visited;
   do {
-    visited = visit(*invitation, mine, options, kMostTryMs);
+    visited = visit(*invitation, mine, options, kMostTryMs, &store);
     if (visited.settled) return std::move(visited.result);
-    // Refused at once: it will not become better by asking as fast as one can.
-    ::poll(nullptr, 0, posix::poll_timeout_ms(options.deadline, now_ns(), kLeastWaitMs));
+    // Refused at once: it will not become better by asking as fast as one can, unless rank 0 has
+    // gone since the ranks met.
+    std::vector<pollfd> fds;
+    store.watch(&fds);
+    const TimeNs until = std::min(options.deadline, deadline_after(now_ns(), kLeastWaitMs));
+    CIUIC_RETURN_IF_ERROR(wait_for_any(&fds, until));
+    CIUIC_RETURN_IF_ERROR(store.look());
   } while (now_ns() < options.deadline);
   return Status(StatusCode::kTimeout, visited.why);
 }

@@ -5,8 +5,11 @@
 // job, so it holds nothing of an earlier one.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "ciuic/status.h"
@@ -23,6 +26,15 @@ class FencedStore {
 
   // How many broadcasts there were; the same on all ranks.
   virtual uint32_t count() const = 0;
+
+  // Where ranks have met over connections that stay until the join is over: what to poll for their
+  // end, and a look at them. kPeerLost names who is gone, of those whom this rank has to do with:
+  // rank 0 with all, the others with rank 0.
+  virtual void watch(std::vector<pollfd>* /*fds*/) const {}
+  virtual Status look() { return {}; }
+
+  // What a rank was called before these came together anew; -1: it had no number.
+  virtual int former_rank(int /*rank*/) const { return -1; }
 };
 
 }  // namespace ciuic::bootstrap

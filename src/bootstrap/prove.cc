@@ -125,7 +125,8 @@ static std::vector<std::string> working(Dial* dial) {
 }
 
 // Dials until every host has answered at an address, and the rest of its addresses had their time.
-static Status dial_all(std::vector<Dialed>* dialed, Answering* answering, TimeNs deadline) {
+static Status dial_all(std::vector<Dialed>* dialed, Assembly* assembly, Answering* answering,
+                       TimeNs deadline) {
   while (true) {
     const TimeNs now = now_ns();
     TimeNs next = deadline;
@@ -144,14 +145,19 @@ static Status dial_all(std::vector<Dialed>* dialed, Answering* answering, TimeNs
     }
     if (over || now >= deadline) return {};
     answering->add_to(&fds);
+    const size_t watched = fds.size();
+    assembly->watch(&fds);
     CIUIC_RETURN_IF_ERROR(wait_for_any(&fds, next));
     answering->progress();
+    CIUIC_RETURN_IF_ERROR(assembly->look(std::span(fds).subspan(watched)));
   }
 }
 
 // What this rank tells the others: for each host that it dialed, the addresses that work.
-static Result<std::string> dial_from(const Roll& roll, int rank, const std::vector<int>& leaders,
+static Result<std::string> dial_from(Assembly* assembly, const std::vector<int>& leaders,
                                      Answering* answering, TimeNs deadline) {
+  const Roll& roll = assembly->roll();
+  const int rank = assembly->rank();
   const Card& mine = roll.cards[static_cast<size_t>(rank)];
   std::vector<Dialed> dialed;
   for (size_t host = 0; host < leaders.size(); ++host) {
@@ -164,7 +170,7 @@ static Result<std::string> dial_from(const Roll& roll, int rank, const std::vect
          kNever});
     dialed.back().dial.ask_again(kMostTries);
   }
-  CIUIC_RETURN_IF_ERROR(dial_all(&dialed, answering, deadline));
+  CIUIC_RETURN_IF_ERROR(dial_all(&dialed, assembly, answering, deadline));
   ByteWriter out;
   for (Dialed& host : dialed) {
     const std::vector<std::string> texts = working(&host.dial);
@@ -213,7 +219,7 @@ Result<Reachable> prove_addresses(Assembly* assembly, const std::vector<posix::U
   Result<std::string> mine = std::string();
   if (leads) {
     // What fails at the deadline must still be told to all.
-    mine = dial_from(roll, rank, leaders, &answering,
+    mine = dial_from(assembly, leaders, &answering,
                      answer_by(answer_by(deadline, now_ns()), now_ns()));
   }
   // Others may still be dialing this rank while it waits for them.

@@ -20,14 +20,16 @@ static constexpr int64_t kAcceptPauseMs = 100;  // when descriptors have run out
 static constexpr size_t kMaxUnproven = 1'024;
 
 Reception::Reception(std::vector<posix::UniqueFd> listeners, const Card& mine, Roll roll,
-                     TimeNs deadline)
+                     TimeNs deadline, FencedStore* fence)
     : listeners_(std::move(listeners)),
+      fence_(fence),
       mine_(mine),
       roll_(std::move(roll)),
       deadline_(answer_by(deadline, now_ns())),
       by_rank_(static_cast<size_t>(mine.size)) {
   roll_.cards.resize(static_cast<size_t>(mine.size));
-  roll_.cards[0] = mine;
+  mine_.former_rank = former_rank(0);
+  roll_.cards[0] = mine_;
 }
 
 void Reception::fail(const Status& status) {
@@ -81,7 +83,8 @@ void Reception::take_card(Visitor* visitor, const std::string& frame) {
   visitor->deadline = kNever;
   Result<CardFrame> told = decode_card_frame(frame);
   if (!told.ok()) return fail(told.status());
-  const Card& card = told->card;
+  Card& card = told->card;
+  card.former_rank = former_rank(card.rank);
   visitor->deadline = deadline_after(now_ns(), told->can_wait_ms);
   const Status same = compare(mine_, card);
   if (!same.ok()) return fail(same);
@@ -138,7 +141,10 @@ Status Reception::missing_ranks() const {
   int missing = 0;
   for (int rank = 1; rank < mine_.size; ++rank) {
     if (by_rank_[static_cast<size_t>(rank)] != nullptr) continue;
-    if (++missing <= 16) names += (names.empty() ? "" : ", ") + std::to_string(rank);
+    if (++missing <= 16) {
+      const std::string name = rank_name(rank, former_rank(rank));
+      names += (names.empty() ? "" : ", ") + name.substr(name.find(' ') + 1);
+    }
   }
   if (missing > 16) names += fmt::format(" and {} more", missing - 16);
   std::string text = fmt::format("{} {} did not come to the join of {} ranks in time",
@@ -196,6 +202,15 @@ Result<std::unique_ptr<Assembly>> Reception::answer_roll() {
   return assembly;
 }
 
+// Who has met the others and is gone does not come any more.
+void Reception::look_at_fence(const std::vector<pollfd>& fds, size_t first) {
+  const bool happened = std::any_of(fds.begin() + static_cast<std::ptrdiff_t>(first), fds.end(),
+                                    [](const pollfd& entry) { return entry.revents != 0; });
+  if (!happened) return;
+  const Status left = fence_->look();
+  if (!left.ok()) fail(left);
+}
+
 Result<std::unique_ptr<Assembly>> Reception::run() {
   while (true) {
     const TimeNs now = now_ns();
@@ -213,6 +228,8 @@ Result<std::unique_ptr<Assembly>> Reception::run() {
     for (const Visitor& visitor : visitors_) {
       fds.push_back({visitor.channel->fd(), visitor.channel->events(), 0});
     }
+    const size_t of_fence = fds.size();
+    if (fence_ != nullptr && failure_.ok()) fence_->watch(&fds);
     CIUIC_RETURN_IF_ERROR(wait_for_any(&fds, next_deadline()));
     size_t index = listeners_.size();
     for (auto visitor = visitors_.begin(); visitor != visitors_.end();) {
@@ -228,6 +245,7 @@ Result<std::unique_ptr<Assembly>> Reception::run() {
     for (size_t i = 0; i < listeners_.size(); ++i) {
       if (fds[i].revents != 0) accept_waiting(listeners_[i].get());
     }
+    look_at_fence(fds, of_fence);
   }
 }
 

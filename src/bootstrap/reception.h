@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "bootstrap/assembly.h"
 #include "bootstrap/channel.h"
+#include "bootstrap/fenced_store.h"
 #include "bootstrap/messages.h"
 #include "ciuic/status.h"
 #include "drivers/posix/unique_fd.h"
@@ -18,8 +19,10 @@ namespace ciuic::bootstrap {
 
 class Reception {
  public:
-  // `roll` has everything but the cards.
-  Reception(std::vector<posix::UniqueFd> listeners, const Card& mine, Roll roll, TimeNs deadline);
+  // `roll` has everything but the cards. `fence`: where all have met before they come here, or
+  // null.
+  Reception(std::vector<posix::UniqueFd> listeners, const Card& mine, Roll roll, TimeNs deadline,
+            FencedStore* fence = nullptr);
 
   // Waits for all ranks and answers them. Errors as exchange_cards().
   Result<std::unique_ptr<Assembly>> run();
@@ -49,7 +52,11 @@ class Reception {
   void answer_failure();
   Result<std::unique_ptr<Assembly>> answer_roll();
 
+  int former_rank(int rank) const { return fence_ == nullptr ? -1 : fence_->former_rank(rank); }
+  void look_at_fence(const std::vector<pollfd>& fds, size_t first);
+
   std::vector<posix::UniqueFd> listeners_;
+  FencedStore* fence_;
   Card mine_;
   Roll roll_;
   TimeNs deadline_;              // lowered to what those who came can wait

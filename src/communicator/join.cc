@@ -164,6 +164,17 @@ static std::vector<int> sharing_memory(const std::vector<Card>& cards, const std
   return {local.begin() + first(block), local.begin() + first(block + 1)};
 }
 
+// A rank that dies while others pair ends the join for all.
+class JoinWatch final : public transport::shm::PairingWatch {
+ public:
+  explicit JoinWatch(Assembly* assembly) : assembly_(assembly) {}
+  void add_to(std::vector<pollfd>* fds) override { assembly_->watch(fds); }
+  Status look(std::span<const pollfd> entries) override { return assembly_->look(entries); }
+
+ private:
+  Assembly* assembly_;
+};
+
 static Result<LocalLinks> pair(const Joining& joining) {
   const bootstrap::Roll& roll = joining.assembly->roll();
   const Card& mine = roll.cards[joining.meeting.rank];
@@ -181,6 +192,8 @@ static Result<LocalLinks> pair(const Joining& joining) {
     options.peers.push_back({rank, roll.cards[static_cast<size_t>(rank)].unix_name});
   }
   if (!offers_shm(joining.config) || options.peers.empty()) return LocalLinks();
+  JoinWatch watch(joining.assembly.get());
+  options.watch = &watch;
   return transport::shm::connect_local_peers(options);
 }
 
@@ -243,6 +256,12 @@ static Result<int> count_local_cores(Joining* joining, const plan::Layout& layou
   return quota > 0 ? std::min(quota, cores) : cores;
 }
 
+// Once the group is there, its own numbers are the only ones.
+static Card named_anew(Card card) {
+  card.former_rank = -1;
+  return card;
+}
+
 static Status make_tcp_links(Joining* joining, Joined* joined) {
   const bootstrap::Roll& roll = joining->assembly->roll();
   const int rank = joining->meeting.rank;
@@ -265,7 +284,7 @@ static Status make_tcp_links(Joining* joining, Joined* joined) {
     }
     transport::tcp::TcpLinkOptions options;
     options.peer = card.rank;
-    options.peer_name = card.who();
+    options.peer_name = named_anew(card).who();
     options.addresses = joining->reachable.addresses(rank, card.rank);
     options.secret = roll.secret;
     options.identity = mine;
@@ -346,6 +365,7 @@ static Status join_group(Joining* joining, Joined* joined) {
   }
   CIUIC_RETURN_IF_ERROR(make_links(joining, joined));
   joined->group_at_join->roll = roll;
+  for (Card& card : joined->group_at_join->roll.cards) card = named_anew(std::move(card));
   joined->group_at_join->reachable = joining->reachable;
   joined->strangers =
       joining->assembly->strangers() + static_cast<uint64_t>(joining->local.strangers);

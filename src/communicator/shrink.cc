@@ -243,8 +243,15 @@ Status SocketDoors::progress(TimeNs until) {
 // The survivors' connections to their leader, as the store of their join.
 class MeetingPoint final : public Store, public bootstrap::FencedStore {
  public:
-  MeetingPoint(uint32_t old_epoch, bool leads, std::vector<std::unique_ptr<Channel>> channels)
-      : old_epoch_(old_epoch), leads_(leads), channels_(std::move(channels)) {}
+  // `members`: by old rank. `channels`: the leader's to the others in their order, or to the
+  // leader.
+  MeetingPoint(uint32_t old_epoch, bool leads, const std::vector<bool>& members,
+               std::vector<std::unique_ptr<Channel>> channels)
+      : old_epoch_(old_epoch), leads_(leads), channels_(std::move(channels)) {
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+      if (members[rank]) former_.push_back(static_cast<int>(rank));
+    }
+  }
 
   Status set(const std::string&, const std::string&) override { return no_keys(); }
   Result<std::string> get(const std::string&, int64_t) override { return no_keys(); }
@@ -256,7 +263,7 @@ class MeetingPoint final : public Store, public bootstrap::FencedStore {
     ++broadcasts_;
     if (!leads_) {
       Result<std::string> bytes = channels_[0]->receive_by(deadline);
-      if (!bytes.ok()) return bytes.status();
+      if (!bytes.ok()) return left(0, bytes.status());
       if (bytes->empty() || (*bytes)[0] != static_cast<char>(Frame::kMeet)) {
         return Status(StatusCode::kInvalidArgument, "the survivors' leader talks nonsense");
       }
@@ -270,8 +277,30 @@ class MeetingPoint final : public Store, public bootstrap::FencedStore {
     return *value;
   }
   uint32_t count() const override { return old_epoch_ + broadcasts_; }
+  int former_rank(int rank) const override {
+    const auto place = static_cast<size_t>(rank);
+    return place < former_.size() ? former_[place] : -1;
+  }
+  void watch(std::vector<pollfd>* fds) const override {
+    for (const auto& channel : channels_) fds->push_back({channel->fd(), channel->events(), 0});
+  }
+  Status look() override {
+    for (size_t place = 0; place < channels_.size(); ++place) {
+      const Status status = channels_[place]->progress();
+      if (!status.ok()) return left(static_cast<int>(place) + (leads_ ? 1 : 0), status);
+    }
+    return {};
+  }
 
  private:
+  Status left(int rank, const Status& status) const {
+    const std::string who = bootstrap::rank_name(rank, former_rank(rank));
+    if (status.code() == StatusCode::kTimeout) {
+      return {status.code(), who + " did not call the survivors to their join in time"};
+    }
+    return {StatusCode::kPeerLost, who + " left during the join: " + status.message()};
+  }
+
   static Status no_keys() {
     return {StatusCode::kUnsupported, "the survivors' meeting point holds no keys"};
   }
@@ -279,6 +308,7 @@ class MeetingPoint final : public Store, public bootstrap::FencedStore {
   uint32_t old_epoch_;
   bool leads_;
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<int> former_;  // by new rank
   uint32_t broadcasts_ = 0;
 };
 
@@ -308,8 +338,8 @@ Result<Survivors> muster_survivors(const OldGroup& old, std::vector<bool> gone, 
     channels.push_back(doors.take(static_cast<int>(rank)));
     if (survivors.rank > 0) break;  // to the leader alone
   }
-  survivors.store =
-      std::make_shared<MeetingPoint>(old.roll.epoch, survivors.rank == 0, std::move(channels));
+  survivors.store = std::make_shared<MeetingPoint>(old.roll.epoch, survivors.rank == 0, members,
+                                                   std::move(channels));
   return survivors;
 }
 

@@ -52,8 +52,8 @@ class Pairing {
     }
   }
 
-  // Until all are settled, or the deadline.
-  void run();
+  // Until all are settled, the deadline, or what the watch says.
+  Status run();
 
   LocalLinks take_links();
 
@@ -80,6 +80,7 @@ class Pairing {
   std::list<Unproven> unproven_;  // oldest first
   int strangers_ = 0;
   std::vector<pollfd> polled_;
+  size_t watched_ = 0;  // from there on they are the watch's
   bool retry_ = false;
   Status accepted_;  // how the last accept() ended
 };
@@ -182,15 +183,20 @@ void Pairing::wait(TimeNs now) {
   for (Pair& pair : pairs_) {
     if (pair.has_socket() && !pair.settled()) add(pair.socket(), pair.is_sending());
   }
+  watched_ = polled_.size();
+  if (options_.watch != nullptr) options_.watch->add_to(&polled_);
   const int limit_ms = retry_ ? kRetryMs : 1000;
   ::poll(polled_.data(), polled_.size(), posix::poll_timeout_ms(options_.deadline, now, limit_ms));
 }
 
-void Pairing::run() {
+Status Pairing::run() {
   while (true) {
     const TimeNs now = now_ns();
-    if (step()) return;
+    if (step()) return {};
     if (now >= options_.deadline) break;
+    if (options_.watch != nullptr) {
+      CIUIC_RETURN_IF_ERROR(options_.watch->look(std::span(polled_).subspan(watched_)));
+    }
     wait(now);
   }
   for (Pair& pair : pairs_) {
@@ -200,6 +206,7 @@ void Pairing::run() {
                                  security::while_unable_to_accept(
                                      fmt::format("rank {}", options_.rank), accepted_))));
   }
+  return {};
 }
 
 LocalLinks Pairing::take_links() {
@@ -250,8 +257,9 @@ Result<LocalLinks> connect_local_peers(const PairingOptions& options) {
   if (segment.status().code() == StatusCode::kInvalidArgument) return segment.status();
   // Without memory for a segment the peers are told so, who would wait for this rank.
   Pairing pairing(options, segment.ok() ? *segment : nullptr);
-  pairing.run();
+  const Status ended = pairing.run();
   if (!segment.ok()) return segment.status();
+  if (!ended.ok()) return ended;
   return pairing.take_links();
 }
 

@@ -5,8 +5,11 @@
 // other over an abstract Unix socket, and each says what it read in the other's.
 #pragma once
 
+#include <poll.h>
+
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +34,15 @@ struct LocalPeer {
   std::string unix_name;
 };
 
+// What the pairing is part of, and may fail meanwhile.
+class PairingWatch {
+ public:
+  virtual ~PairingWatch() = default;
+  virtual void add_to(std::vector<pollfd>* fds) = 0;
+  // At its entries after poll(2), or at none. Not ok: it has failed. Never blocks.
+  virtual Status look(std::span<const pollfd> entries) = 0;
+};
+
 struct PairingOptions {
   int rank = -1;
   int listener = -1;             // descriptor; stays the caller's, who may close it afterwards
@@ -41,6 +53,7 @@ struct PairingOptions {
   uint32_t group = 0;
   TimeNs deadline = kNever;
   posix::Poller* poller = nullptr;  // outlives the links; its doorbell is given to the peers
+  PairingWatch* watch = nullptr;
 };
 
 struct LocalLink {
@@ -57,7 +70,8 @@ struct LocalLinks {
 
 // Pairs with all candidates at once and returns when each is settled, at the deadline at the
 // latest. The two ranks of a pair agree on the outcome unless one of them dies meanwhile.
-// kInvalidArgument: more than kMaxLocalRanks. kResource: no memory for the segment.
+// kInvalidArgument: more than kMaxLocalRanks. kResource: no memory for the segment. What the watch
+// says ends it at once.
 Result<LocalLinks> connect_local_peers(const PairingOptions& options);
 
 }  // namespace ciuic::transport::shm

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <latch>
 #include <thread>
 
 #include "drivers/posix/fd_passing.h"
@@ -87,6 +88,47 @@ TEST(Pairing, LinksEveryTwoRanksOfAHost) {
         if (a != b) expect_linked(&ranks, a, b);
       }
     }
+  }
+}
+
+// Fails as soon as something happens at a socket.
+class SocketWatch final : public shm::PairingWatch {
+ public:
+  explicit SocketWatch(int fd) : fd_(fd) {}
+  void add_to(std::vector<pollfd>* fds) override {
+    fds->push_back({fd_, POLLIN, 0});
+    fds->push_back({-1, 0, 0});
+  }
+  Status look(std::span<const pollfd> entries) override {
+    if (entries.empty()) return {};
+    EXPECT_EQ(entries.size(), 2u);
+    EXPECT_EQ(entries[0].fd, fd_);
+    if (entries[0].revents == 0) return {};
+    return {StatusCode::kPeerLost, "rank 2 left"};
+  }
+
+ private:
+  int fd_;
+};
+
+TEST(Pairing, EndsAtOnceWhenWhatItIsPartOfHasFailed) {
+  std::vector<Rank> ranks(3);  // rank 2 never comes
+  shm::UnixListener listener = std::move(shm::listen_abstract().value());
+  SocketWatch watch(listener.fd.get());
+  std::thread failing([&] {
+    // Rank 1 has come here and is linked, or about to be; nobody else ever comes.
+    pollfd waiting{ranks[2].listener.fd.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&waiting, 1, 60'000), 1);
+    EXPECT_TRUE(posix::connect_abstract(listener.name).ok());
+  });
+  pair_all(&ranks, 3'600'000, [&](size_t rank, shm::PairingOptions* options) {
+    options->watch = &watch;
+    return rank != 2;
+  });
+  failing.join();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(ranks[rank].links.status().code(), StatusCode::kPeerLost);
+    EXPECT_EQ(ranks[rank].links.status().message(), "rank 2 left");
   }
 }
 
@@ -213,7 +255,13 @@ TEST(Pairing, StrangersDoNotDisturb) {
 TEST(Pairing, ATimeOutNamesTheLimitThatKeptAPeerOutside) {
   std::vector<Rank> ranks(2);
   const shm::PairingOptions options = options_of(ranks, 1, in_ms(3000));
-  std::thread rank_1([&] { ranks[1].links = shm::connect_local_peers(options); });
+  std::latch has_ended{1};
+  std::latch may_go{1};
+  std::thread rank_1([&] {
+    ranks[1].links = shm::connect_local_peers(options);
+    has_ended.count_down();
+    may_go.wait();  // a thread's end takes descriptors where UBSan looks on
+  });
   // It is turned away, so rank 1 has its segment by then.
   const posix::UniqueFd stranger = std::move(*posix::connect_abstract(ranks[1].listener.name));
   const std::string garbage(1000, 'x');
@@ -224,8 +272,10 @@ TEST(Pairing, ATimeOutNamesTheLimitThatKeptAPeerOutside) {
     none.spare_one();
     const Result<posix::UniqueFd> outside = posix::connect_abstract(ranks[1].listener.name);
     ASSERT_TRUE(outside.ok() && outside->valid());
-    rank_1.join();
+    has_ended.wait();
   }
+  may_go.count_down();
+  rank_1.join();
   ASSERT_TRUE(ranks[1].links.ok());
   const Status& reason = ranks[1].links->links[0].reason;
   EXPECT_EQ(reason.code(), StatusCode::kTimeout);
