@@ -35,7 +35,7 @@ def main() -> None:
     values = shrunk.all_reduce(numpy.ones(1000))
     assert (values == victim).all()
     if shrunk.rank == 0:
-        shrunk.all_reduce(numpy.ones(1000))  # the other one has the values, then, and awaits its end
+        shrunk.all_reduce(numpy.ones(1000))  # so that the other one has its values
         threading.Thread(target=shrunk.abort, args=("enough",)).start()
     error = until_error(shrunk)
     assert isinstance(error, ciuic.AbortedError), error
