@@ -51,7 +51,7 @@ Result<std::string> make_secret() { return posix::random_bytes(kSecretBytes); }
 static Result<openssl::Functions> start_libcrypto() {
   Result<openssl::Functions> functions = openssl::open_libcrypto();
   if (!functions.ok()) return functions;
-  functions->init_crypto(openssl::kInitAddAllDigests | openssl::kInitNoAtExit, nullptr);
+  functions->init_crypto(openssl::kInitAddAllDigests, nullptr);
   InOpenssl::guard_exit();
   return functions;
 }

@@ -12,9 +12,6 @@ namespace ciuic::openssl {
 
 inline constexpr size_t kHmacBytes = 32;
 inline constexpr uint64_t kInitAddAllDigests = 8;  // with no option at all nothing is started
-// No clean-up at the process's exit: threads that are there still could not give back what is
-// theirs after it. Whoever starts the library first decides.
-inline constexpr uint64_t kInitNoAtExit = 0x80000;
 
 // The functions of libcrypto that are used. A test may stand in for any of them.
 struct Functions {
