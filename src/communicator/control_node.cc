@@ -201,8 +201,10 @@ void Node::look_at_hub(TimeNs now) {
   if (hub_status_.ok()) return;
   // What can still finish without rank 0 has its time, from its call on.
   const TimeNs waits_since = data_path_->progress_of_group().waits_since;
-  orphans_at_ = kNever;
-  if (waits_since == kNever) return;
+  if (waits_since == kNever) {
+    orphans_at_ = now + settings_.orphan_after / 4;  // nobody says when the next one is called
+    return;
+  }
   orphans_at_ = std::max(hub_lost_at_, waits_since) + settings_.orphan_after;
   if (now >= orphans_at_) end(hub_status_);
 }

@@ -90,7 +90,7 @@ class Node {
   bool hub_lost_ = false;
   TimeNs hub_lost_at_ = kNever;
   Status hub_status_;           // once lost without a goodbye
-  TimeNs orphans_at_ = kNever;  // when what still runs without the hub ends, as last looked at
+  TimeNs orphans_at_ = kNever;  // when what still runs without the hub ends, or is looked at
 
   std::optional<engine::Cause> cause_;
   TimeNs cause_at_ = 0;

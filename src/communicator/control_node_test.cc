@@ -312,6 +312,7 @@ TEST_F(ControlPlane, AnOperationThatIsCalledAfterTheHubsDeathHasItsMoment) {
   kill(0);
   run(5000 * kMs);
   EXPECT_GT(nodes_[1]->next_step(), now_ - kMs) << "there is nothing to do";
+  EXPECT_LE(nodes_[1]->next_step(), now_ + 125 * kMs) << "nobody tells it of a call";
   paths_[1]->call("broadcast", 1, now_);
   run(500 * kMs);
   EXPECT_TRUE(paths_[1]->ended.ok());
