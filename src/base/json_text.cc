@@ -19,8 +19,14 @@ static std::string escaped(std::string_view character) {
     case '\t': return "\\t";
     default: break;
   }
-  const auto code = static_cast<unsigned char>(letter);
-  return code < 0x20 ? fmt::format("\\u{:04x}", code) : std::string(character);
+  if (!is_control(character)) return std::string(character);
+  // None has more than three bytes: 0xxxxxxx, 110xxxxx and 1110xxxx begin one.
+  const size_t bytes = character.size();
+  unsigned code = static_cast<unsigned char>(letter) & (bytes == 1 ? 0x7f : 0x3f >> (bytes - 1));
+  for (const char more : character.substr(1)) {
+    code = code << 6 | (static_cast<unsigned char>(more) & 0x3f);
+  }
+  return fmt::format("\\u{:04x}", code);
 }
 
 std::string json_quoted(std::string_view text) {

@@ -7,8 +7,8 @@
 
 namespace ciuic {
 
-// `text` in quotation marks, with what JSON asks to be escaped. Always UTF-8: bytes that are none
-// become U+FFFD.
+// `text` in quotation marks, with what JSON asks to be escaped, and all other control characters
+// (printable.h). Always UTF-8: bytes that are none become U+FFFD.
 std::string json_quoted(std::string_view text);
 
 }  // namespace ciuic

@@ -26,9 +26,8 @@ constexpr Form kForms[] = {
 
 uint8_t byte_at(std::string_view text, size_t at) { return static_cast<uint8_t>(text[at]); }
 
-// U+0000 to U+001F, U+007F to U+009F; ends of lines and paragraphs, and those that turn the
-// direction of writing round, so that a message reads otherwise than it is: U+2028 to U+202E,
-// U+2066 to U+2069.
+}  // namespace
+
 bool is_control(std::string_view character) {
   const uint8_t first = byte_at(character, 0);
   if (character.size() == 1) return first < 0x20 || first == 0x7f;
@@ -37,8 +36,6 @@ bool is_control(std::string_view character) {
   const int rest = byte_at(character, 1) << 8 | byte_at(character, 2);
   return (rest >= 0x80a8 && rest <= 0x80ae) || (rest >= 0x81a6 && rest <= 0x81a9);
 }
-
-}  // namespace
 
 size_t utf8_length(std::string_view text) {
   if (text.empty()) return 0;

@@ -45,5 +45,11 @@ TEST(Printable, JsonIsUtf8WhateverTheTextIs) {
   EXPECT_EQ(json_quoted("ü\n"), "\"ü\\n\"");
 }
 
+TEST(Printable, JsonHoldsNoControlCharacter) {
+  EXPECT_EQ(json_quoted("a\x7f\x1b"), R"("a\u007f\u001b")");
+  EXPECT_EQ(json_quoted("a\xc2\x85z"), R"("a\u0085z")");
+  EXPECT_EQ(json_quoted("a\u202eb\u2069"), R"("a\u202eb\u2069")");
+}
+
 }  // namespace
 }  // namespace ciuic
