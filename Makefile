@@ -118,7 +118,7 @@ test: lint unit sim asan tsan fuzz
 nightly: test
 	$(simulator) --seeds 100000 --first 100000
 	$(simulator) --seeds 100 --ranks 32..200
-	$(simulator) --seeds 2 --ranks 1024 --calls 3 --only killed
+	$(simulator) --seeds 1 --first 2 --ranks 1024 --calls 1 --only killed
 	python3 fuzz/run.py --seconds 120 --jobs $(JOBS)
 	$(bin)/pytest -m nightly
 
