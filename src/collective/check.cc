@@ -65,10 +65,6 @@ Status check_op(const char* operation, DataType dtype, ReduceOp op) {
                                                 name_of(op), name_of(dtype), exist)};
 }
 
-static bool is_reduction(plan::Operation operation) {
-  return operation == plan::Operation::kAllReduce || operation == plan::Operation::kReduce;
-}
-
 engine::Request request_for(Chooser& chooser, const Arguments& arguments, int64_t count) {
   const bool has_input = arguments.input.data != nullptr || arguments.output.data == nullptr;
   const tuner::Call call{arguments.operation,
@@ -83,7 +79,7 @@ engine::Request request_for(Chooser& chooser, const Arguments& arguments, int64_
   request.count = count;
   request.dtype = call.dtype;
   request.op = arguments.op;
-  request.reduces = is_reduction(arguments.operation);
+  request.reduces = plan::reduces(arguments.operation);
   request.root = plan::has_root(arguments.operation) ? arguments.root : -1;
   request.chunk_bytes = chosen.chunk_bytes;
   request.fingerprint = chosen.fingerprint;

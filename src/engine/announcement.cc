@@ -9,7 +9,7 @@
 #include "engine/announcement.h"
 
 #include <algorithm>
-#include <string_view>
+#include <optional>
 
 #include "plan/registry.h"
 
@@ -20,18 +20,10 @@ static constexpr uint8_t kNoOperation = 255;
 // As many as a line of shared memory has room for.
 static constexpr int64_t kMostElements = (int64_t{1} << 56) - 1;
 
-static uint8_t number_of(std::string_view operation) {
-  for (int number = 0; number < plan::kOperations; ++number) {
-    if (operation == plan::name_of(static_cast<plan::Operation>(number))) {
-      return static_cast<uint8_t>(number);
-    }
-  }
-  return kNoOperation;
-}
-
 void describe(const CallRecord& call, wire::Header* header) {
   header->fingerprint = call.fingerprint;
-  header->lane = number_of(call.operation);
+  const std::optional<plan::Operation> operation = plan::operation_named(call.operation);
+  header->lane = operation ? static_cast<uint8_t>(*operation) : kNoOperation;
   header->step =
       static_cast<uint16_t>(static_cast<int>(call.dtype) | static_cast<int>(call.op) << 8);
   header->chunk = static_cast<uint32_t>(call.root);
@@ -52,7 +44,7 @@ CallRecord described(const wire::Header& header) {
   call.operation = plan::name_of(operation);
   call.dtype = static_cast<DataType>(dtype);
   call.op = static_cast<ReduceOp>(op);
-  call.reduces = operation == plan::Operation::kAllReduce || operation == plan::Operation::kReduce;
+  call.reduces = plan::reduces(operation);
   if (plan::has_root(operation)) call.root = static_cast<int>(header.chunk);
   call.count = static_cast<int64_t>(header.message_bytes);
   return call;

@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
+#include <optional>
 
 #include "base/assert.h"
 #include "engine/announcement.h"
 #include "engine/group.h"
+#include "plan/registry.h"
 
 namespace ciuic::engine {
 
@@ -184,8 +185,8 @@ CallRecord call_of(const Group& group, uint32_t sequence) {
   const CallRecord& record = group.calls[sequence % Group::kCallRecords];
   if (record.operation == nullptr || record.sequence != sequence) return {};
   CallRecord call = record;
-  const std::string_view name = call.operation;
-  call.reduces = name == "all_reduce" || name == "reduce";
+  const std::optional<plan::Operation> operation = plan::operation_named(call.operation);
+  call.reduces = operation && plan::reduces(*operation);
   return call;
 }
 

@@ -120,6 +120,10 @@ bool has_root(Operation operation) {
   return operation == Operation::kReduce || operation == Operation::kBroadcast;
 }
 
+bool reduces(Operation operation) {
+  return operation == Operation::kAllReduce || operation == Operation::kReduce;
+}
+
 std::vector<Algorithm> algorithms_for(Operation operation) {
   std::vector<Algorithm> algorithms;
   for (const Entry& entry : kTable) {

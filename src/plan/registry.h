@@ -42,6 +42,7 @@ std::optional<Operation> operation_named(std::string_view name);
 std::optional<Algorithm> algorithm_named(std::string_view name);
 
 bool has_root(Operation operation);
+bool reduces(Operation operation);  // so that a ReduceOp means something
 
 // What can carry the operation out, on any layout.
 std::vector<Algorithm> algorithms_for(Operation operation);

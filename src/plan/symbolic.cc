@@ -266,8 +266,7 @@ class Run {
   }
 
   Status check_output(int rank) {
-    const bool reduces =
-        claim_.operation == Operation::kAllReduce || claim_.operation == Operation::kReduce;
+    const bool is_reduction = reduces(claim_.operation);
     if (claim_.operation == Operation::kReduce && rank != claim_.root) return {};
     const int total = elements_of(rank, Space::kOutput);
     for (int element = 0; element < total; ++element) {
@@ -280,7 +279,7 @@ class Run {
       if (value == kUndefined) return bad("was never written");
       const Expression& expression = expressions_.at(value);
       if (expression.element != element % elements_) return bad("holds other elements");
-      if (reduces) {
+      if (is_reduction) {
         CIUIC_RETURN_IF_ERROR(check_result(rank, block, element, value));
         continue;
       }

@@ -160,8 +160,7 @@ engine::Request Caller::request_for(const Call& call, Pending* pending) {
   request.op = call.values.op;
   request.chunk_bytes = call.chunk_bytes;
   if (call.random_plan == nullptr) {
-    request.reduces =
-        call.operation == plan::Operation::kAllReduce || call.operation == plan::Operation::kReduce;
+    request.reduces = plan::reduces(call.operation);
     request.root = plan::has_root(call.operation) ? call.root : -1;
   }
   // Every call its own, so that a message of another one shows.

@@ -136,13 +136,11 @@ std::optional<Call> otherwise(const Call& call, OtherCall lie, int ranks) {
   if (call.random_plan != nullptr) return std::nullopt;
   if (lie == OtherCall::kOperation) return of_other_operation(call);
   if (call.operation == plan::Operation::kBarrier) return std::nullopt;
-  const bool reduces =
-      call.operation == plan::Operation::kAllReduce || call.operation == plan::Operation::kReduce;
   Call other = call;
   switch (lie) {
     case OtherCall::kDtype: return of_other_dtype(call);
     case OtherCall::kCount: ++other.count; return other;
-    case OtherCall::kOp: return reduces ? of_other_op(call) : std::nullopt;
+    case OtherCall::kOp: return plan::reduces(call.operation) ? of_other_op(call) : std::nullopt;
     case OtherCall::kRoot:
       if (!plan::has_root(call.operation) || ranks < 2) return std::nullopt;
       other.root = (call.root + 1) % ranks;

@@ -157,10 +157,8 @@ bool look_alike(const Call& a, const Call& b) {
   if (a.random_plan != nullptr || b.random_plan != nullptr) return true;  // cannot be told
   if (a.operation != b.operation) return false;
   if (a.operation == plan::Operation::kBarrier) return true;
-  const bool reduces =
-      a.operation == plan::Operation::kAllReduce || a.operation == plan::Operation::kReduce;
   return a.values.dtype == b.values.dtype && a.count == b.count &&
-         (!reduces || a.values.op == b.values.op) &&
+         (!plan::reduces(a.operation) || a.values.op == b.values.op) &&
          (!plan::has_root(a.operation) || a.root == b.root);
 }
 

@@ -107,9 +107,7 @@ Status read_data(const PlanQuery& query, Question* question) {
         fmt::format("no op '{}'; there are {}", printable(query.op, 40), fmt::join(known, ", ")));
   }
   tuner::Call& call = question->call;
-  const bool reduces =
-      call.operation == Operation::kAllReduce || call.operation == Operation::kReduce;
-  if (reduces && !is_reducible(*dtype, *op)) {
+  if (plan::reduces(call.operation) && !is_reducible(*dtype, *op)) {
     return Status(StatusCode::kUnsupported, fmt::format("{} has no op {}", query.dtype, query.op));
   }
   if (query.bytes < 0 || query.bytes > int64_t{1} << 46) {
