@@ -37,7 +37,6 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
     case MessageKind::kCause:
       if (decided_ || cause_) break;
       cause_ = message;
-      cause_rank_ = rank;
       if (message.flag && (message.is_late || message.status.code() == StatusCode::kMismatch)) {
         ask(message.sequence, now);
       } else {

@@ -75,7 +75,6 @@ class Hub {
   TimeNs asked_at_ = -1;               // last, and
   uint32_t asked_ = 0;                 // about this operation
   std::optional<Message> cause_;
-  int cause_rank_ = 0;
   bool decided_ = false;
 };
 
