@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <latch>
 
 #include "bootstrap/dial.h"
 #include "bootstrap/exchange_fixture.h"
@@ -338,13 +337,8 @@ TEST(Exchange, RankThatDiedAndCameAgain) {
 TEST(Exchange, TheLastDescriptorGoesToWhoComes) {
   auto store = std::make_shared<MemoryStore>();
   Joined joined = Status();
-  std::latch has_ended{1};
-  std::latch may_go{1};
-  std::thread rank_0([&] {
-    joined = exchange_cards(store.get(), card_for(0, 2), options_for(20'000));
-    has_ended.count_down();
-    may_go.wait();  // a thread's end takes descriptors where UBSan looks on
-  });
+  posix::StayingThread rank_0(
+      [&] { joined = exchange_cards(store.get(), card_for(0, 2), options_for(20'000)); });
   const Result<Invitation> at = MeetingPlace(store.get(), "default").read(1, 20'000);
   ASSERT_TRUE(at.ok()) << at.status().message();
   security::Identity identity;
@@ -365,10 +359,8 @@ TEST(Exchange, TheLastDescriptorGoesToWhoComes) {
     EXPECT_TRUE(welcome.ok()) << welcome.status().message();
     visitor->send(encode_card_frame(60'000, card_for(1, 3)));  // ends the join
     EXPECT_TRUE(visitor->flush(deadline_after(now_ns(), 10'000)).ok());
-    has_ended.wait();
+    rank_0.wait();
   }
-  may_go.count_down();
-  rank_0.join();
   EXPECT_EQ(joined.status().code(), StatusCode::kMismatch) << joined.status().message();
 }
 
@@ -376,13 +368,8 @@ TEST(Exchange, TheLastDescriptorGoesToWhoComes) {
 TEST(Exchange, ATimeOutNamesTheLimitThatKeptRanksOutside) {
   auto store = std::make_shared<MemoryStore>();
   Joined joined = Status();
-  std::latch has_ended{1};
-  std::latch may_go{1};
-  std::thread rank_0([&] {
-    joined = exchange_cards(store.get(), card_for(0, 2), options_for(3000));
-    has_ended.count_down();
-    may_go.wait();  // a thread's end takes descriptors where UBSan looks on
-  });
+  posix::StayingThread rank_0(
+      [&] { joined = exchange_cards(store.get(), card_for(0, 2), options_for(3000)); });
   const Result<Invitation> at = MeetingPlace(store.get(), "default").read(1, 20'000);
   ASSERT_TRUE(at.ok()) << at.status().message();
   {
@@ -390,10 +377,8 @@ TEST(Exchange, ATimeOutNamesTheLimitThatKeptRanksOutside) {
     none.spare_one();
     const Result<posix::UniqueFd> outside = posix::start_connect(at->loopback[0]);
     ASSERT_TRUE(outside.ok()) << outside.status().message();
-    has_ended.wait();
+    rank_0.wait();
   }
-  may_go.count_down();
-  rank_0.join();
   EXPECT_EQ(joined.status().code(), StatusCode::kTimeout);
   EXPECT_THAT(joined.status().message(),
               AllOf(HasSubstr("rank 1 did not come"),

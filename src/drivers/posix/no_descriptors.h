@@ -6,6 +6,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <functional>
+#include <latch>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -36,6 +39,31 @@ class NoDescriptors {
  private:
   rlimit before_{};
   std::vector<UniqueFd> fillers_;
+};
+
+// A thread for beside it, which ends with this object and not with its body: where UBSan looks on,
+// a thread's end takes descriptors.
+class StayingThread {
+ public:
+  explicit StayingThread(std::function<void()> body)
+      : thread_([this, body = std::move(body)] {
+          body();
+          is_done_.count_down();
+          may_end_.wait();
+        }) {}
+  ~StayingThread() {
+    may_end_.count_down();
+    thread_.join();
+  }
+  void wait() { is_done_.wait(); }  // for the body
+
+  StayingThread(const StayingThread&) = delete;
+  StayingThread& operator=(const StayingThread&) = delete;
+
+ private:
+  std::latch is_done_{1};
+  std::latch may_end_{1};
+  std::thread thread_;
 };
 
 }  // namespace ciuic::posix

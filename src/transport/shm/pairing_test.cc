@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 
 #include <csignal>
-#include <latch>
 #include <thread>
 
 #include "drivers/posix/fd_passing.h"
@@ -255,13 +254,7 @@ TEST(Pairing, StrangersDoNotDisturb) {
 TEST(Pairing, ATimeOutNamesTheLimitThatKeptAPeerOutside) {
   std::vector<Rank> ranks(2);
   const shm::PairingOptions options = options_of(ranks, 1, in_ms(3000));
-  std::latch has_ended{1};
-  std::latch may_go{1};
-  std::thread rank_1([&] {
-    ranks[1].links = shm::connect_local_peers(options);
-    has_ended.count_down();
-    may_go.wait();  // a thread's end takes descriptors where UBSan looks on
-  });
+  posix::StayingThread rank_1([&] { ranks[1].links = shm::connect_local_peers(options); });
   // It is turned away, so rank 1 has its segment by then.
   const posix::UniqueFd stranger = std::move(*posix::connect_abstract(ranks[1].listener.name));
   const std::string garbage(1000, 'x');
@@ -272,10 +265,8 @@ TEST(Pairing, ATimeOutNamesTheLimitThatKeptAPeerOutside) {
     none.spare_one();
     const Result<posix::UniqueFd> outside = posix::connect_abstract(ranks[1].listener.name);
     ASSERT_TRUE(outside.ok() && outside->valid());
-    has_ended.wait();
+    rank_1.wait();
   }
-  may_go.count_down();
-  rank_1.join();
   ASSERT_TRUE(ranks[1].links.ok());
   const Status& reason = ranks[1].links->links[0].reason;
   EXPECT_EQ(reason.code(), StatusCode::kTimeout);

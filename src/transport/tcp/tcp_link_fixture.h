@@ -60,6 +60,16 @@ class TcpLinkTest : public testing::Test {
     return pump_until([this] { step(); }, done);
   }
 
+  // Sleeps as the driver does: the link itself sees to it that the poller wakes.
+  bool sleep_until(const std::function<bool()>& done) {
+    return pump_until(
+        [this] {
+          EXPECT_TRUE(poller_->poll(60'000));
+          link_->progress();
+        },
+        done);
+  }
+
   // Connects to rank 0 as `rank` and proves the secret.
   posix::UniqueFd connect_as(int rank, const std::string& secret = kTestSecret) {
     return std::move(connect_with(rank, secret, identity_.tls).fd);

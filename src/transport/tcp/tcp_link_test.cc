@@ -146,16 +146,6 @@ class TcpLateTest : public TcpLinkTest {
     peer_ = std::make_unique<TcpLink>(std::move(options));
   }
 
-  // Sleeps as the driver does: the link itself sees to it that the poller wakes.
-  bool sleep_until(const std::function<bool()>& done) {
-    return pump_until(
-        [&] {
-          EXPECT_TRUE(poller_->poll(60'000));
-          link_->progress();
-        },
-        done);
-  }
-
   // Until the link has connected there twice; false if it has failed.
   bool sleep_until_tried_again(int listener) {
     EXPECT_FALSE(link_->can_send(0));
@@ -230,12 +220,7 @@ TEST_F(TcpLinkTest, AnAddressWhoseSystemDoesNotAnswerIsALostPeer) {
   const posix::UniqueFd first = std::move(posix::connect_to(address, kNever).value());
   make_link({address}, 50);
   EXPECT_FALSE(link_->can_send(0));
-  ASSERT_TRUE(pump_until(
-      [&] {
-        poller_->poll(60'000);
-        link_->progress();
-      },
-      [&] { return !link_->status().ok(); }));
+  ASSERT_TRUE(sleep_until([&] { return !link_->status().ok(); }));
   expect_status(StatusCode::kPeerLost, {"rank 1 (host-b)", address.format(), "no answer in time"});
 }
 
