@@ -18,7 +18,7 @@ packages=(
   python3 python3-dev python3-venv           # the package
   clang-19 libclang-rt-19-dev                # fuzzing
   openssl                                    # its libcrypto is opened at run time
-  iproute2 procps                            # hosts in network namespaces, looking at processes
+  iproute2 nftables procps                   # hosts in network namespaces, looking at processes
   ca-certificates
 )
 

@@ -2,12 +2,14 @@
 // store_py.cc: stores in both directions. What CIUIC_STORE names, for Python; a Python object with
 // set, get, add and name (such as torch's store behind ciuic/rendezvous.py), for C++.
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/config.h"
@@ -140,19 +142,23 @@ std::shared_ptr<Store> store_from(nb::handle object,
 // The store that a launcher serves to the ranks that it starts.
 class StoreServer {
  public:
-  // `secret` as CIUIC_SECRET has it, in hex.
+  // `secret` as CIUIC_SECRET has it, in hex. The port is one of CIUIC_PORT_RANGE.
   StoreServer(const std::string& address, const std::string& secret) {
     const std::string variable = "CIUIC_SECRET=" + secret;
     Result<Config> config = Config::from({&variable, 1});
     raise_unless_ok(config.status());
+    Result<Config> of_environment = Config::from_environment();
+    raise_unless_ok(of_environment.status());
+    ports_ = of_environment->port_range;
     Result<std::unique_ptr<bootstrap::TcpStoreServer>> started =
-        bootstrap::TcpStoreServer::start({address, 0}, config->secret);
+        bootstrap::TcpStoreServer::start({address, 0}, config->secret, ports_);
     raise_unless_ok(started.status());
     server_ = std::move(*started);
     url_ = "tcp://" + posix::Address{address, server_->port()}.format();
   }
 
   const std::string& url() const { return url_; }
+  std::pair<int, int> ports() const { return {ports_.first, ports_.last}; }
 
   void close() {
     const nb::gil_scoped_release no_gil;
@@ -162,6 +168,7 @@ class StoreServer {
  private:
   std::unique_ptr<bootstrap::TcpStoreServer> server_;
   std::string url_;
+  PortRange ports_;
 };
 
 void bind_store(nb::module_& module) {
@@ -169,6 +176,7 @@ void bind_store(nb::module_& module) {
       .def(nb::init<const std::string&, const std::string&>(), nb::arg("address"),
            nb::arg("secret"))
       .def_prop_ro("url", &StoreServer::url)
+      .def_prop_ro("ports", &StoreServer::ports, "CIUIC_PORT_RANGE; (0, 0): any port.")
       .def("close", &StoreServer::close);
 
   nb::class_<PyStore>(module, "Store", "A key-value store in which ranks meet.")

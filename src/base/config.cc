@@ -42,8 +42,15 @@ constexpr Setting kSettings[] = {
      "Time for the join, and for each operation that names none."},
     {"CIUIC_BUFFER_SIZE", "bytes", "1 or more; K, M and G are powers of 1024", "64M",
      "Staging memory of a communicator at most."},
-    {"CIUIC_SOCKET_IFNAME", "", "the exact name of an interface", "",
-     "The network interface whose addresses are used."},
+    {"CIUIC_SOCKET_IFNAME", "",
+     "a list, with commas, of =eth0 (exact name), eth (prefix), 10.0.0.0/8, 10.1.2.3, or after a ^ "
+     "of what not to take",
+     "", "The network interfaces or addresses that are used."},
+    {"CIUIC_ADVERTISE_ADDRESS", "", "a numeric address, or address:port with CIUIC_PORT_RANGE", "",
+     "An address outside a NAT at which others reach this process, tried before its own; a port "
+     "stands for the first of CIUIC_PORT_RANGE, and the next ones for those that follow."},
+    {"CIUIC_PORT_RANGE", "", "FIRST-LAST, both from 1 to 65535", "",
+     "The TCP ports that listeners take."},
     {"CIUIC_SPIN_US", "microseconds", "-1 (adaptive), 0 or more", "-1",
      "How long a waiting rank spins before it sleeps."},
     {"CIUIC_TRACE_EVENTS", "events", "0 (off) to 4194304", "4096",
@@ -134,8 +141,24 @@ bool read_buffer_size(std::string_view text, Config& config) {
 }
 
 bool read_socket_ifname(std::string_view text, Config& config) {
-  config.socket_ifname = text;
-  return text.find_first_of("/ ,") == std::string_view::npos;
+  config.socket_ifname = text;  // its syntax is topology's
+  return text.size() <= 1024 && text.find(' ') == std::string_view::npos;
+}
+
+bool read_advertise_address(std::string_view text, Config& config) {
+  config.advertise_address = text;  // its syntax is bootstrap's
+  return text.size() <= 128 && text.find_first_of(" ,/") == std::string_view::npos;
+}
+
+bool read_port_range(std::string_view text, Config& config) {
+  const size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return false;
+  int64_t first = 0;
+  int64_t last = 0;
+  if (!read_int(text.substr(0, dash), 1, first)) return false;
+  if (!read_int(text.substr(dash + 1), first, last) || last > UINT16_MAX) return false;
+  config.port_range = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  return true;
 }
 
 bool read_spin_us(std::string_view text, Config& config) {
@@ -156,9 +179,22 @@ bool read_trace_fd(std::string_view text, Config& config) {
 }
 
 constexpr Reader kReaders[] = {
-    read_transport, read_host_id,      read_store,      read_secret,      read_tls,
-    read_log,       read_log_file,     read_timeout_ms, read_buffer_size, read_socket_ifname,
-    read_spin_us,   read_trace_events, read_trace_dir,  read_trace_fd,
+    read_transport,
+    read_host_id,
+    read_store,
+    read_secret,
+    read_tls,
+    read_log,
+    read_log_file,
+    read_timeout_ms,
+    read_buffer_size,
+    read_socket_ifname,
+    read_advertise_address,
+    read_port_range,
+    read_spin_us,
+    read_trace_events,
+    read_trace_dir,
+    read_trace_fd,
 };
 static_assert(std::size(kReaders) == std::size(kSettings));
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/port_range.h"
 #include "ciuic/options.h"
 #include "ciuic/status.h"
 
@@ -50,11 +51,13 @@ struct Config {
   std::string log_file;  // "": stderr
   int64_t timeout_ms = kDefaultTimeoutMs;
   size_t buffer_size = kDefaultBufferSize;
-  std::string socket_ifname;    // "": all interfaces that are up
-  int64_t spin_us = -1;         // -1: adaptive
-  int64_t trace_events = 4096;  // 0: no flight recorder
-  std::string trace_dir;        // "": the process writes no dumps
-  int64_t trace_fd = -1;        // -1: the process makes its own memory
+  std::string socket_ifname;      // topology/interface_filter.h; "": all interfaces that are up
+  std::string advertise_address;  // bootstrap/listening.h; "": the interfaces' own alone
+  PortRange port_range;           // of every listener
+  int64_t spin_us = -1;           // -1: adaptive
+  int64_t trace_events = 4096;    // 0: no flight recorder
+  std::string trace_dir;          // "": the process writes no dumps
+  int64_t trace_fd = -1;          // -1: the process makes its own memory
 
   std::vector<SettingState> states;   // one for each of settings()
   std::vector<std::string> warnings;  // about variables that are not known; the caller logs them

@@ -50,7 +50,8 @@ TEST(Config, ReadsEverySetting) {
       read({"CIUIC_TRANSPORT=tcp", "CIUIC_HOST_ID=host a", "CIUIC_STORE=tcp://10.0.0.1:4711",
             "CIUIC_SECRET=00FFa0b1c2d3e4f5061728394a5b6c7d", "CIUIC_TLS=1", "CIUIC_LOG=trace",
             "CIUIC_LOG_FILE=/tmp/a.%h.%p", "CIUIC_TIMEOUT_MS=250", "CIUIC_BUFFER_SIZE=2G",
-            "CIUIC_SOCKET_IFNAME=eth0", "CIUIC_SPIN_US=20", "CIUIC_TRACE_EVENTS=64",
+            "CIUIC_SOCKET_IFNAME=^docker,10.0.0.0/8", "CIUIC_ADVERTISE_ADDRESS=[fd00::1]:4711",
+            "CIUIC_PORT_RANGE=20000-20999", "CIUIC_SPIN_US=20", "CIUIC_TRACE_EVENTS=64",
             "CIUIC_TRACE_DIR=/tmp/a b", "CIUIC_TRACE_FD=9", "HOME=/root", "CIUICOTHER=1"});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->transport, TransportChoice::kTcp);
@@ -63,7 +64,9 @@ TEST(Config, ReadsEverySetting) {
   EXPECT_EQ(config->log_file, "/tmp/a.%h.%p");
   EXPECT_EQ(config->timeout_ms, 250);
   EXPECT_EQ(config->buffer_size, size_t{2} << 30);
-  EXPECT_EQ(config->socket_ifname, "eth0");
+  EXPECT_EQ(config->socket_ifname, "^docker,10.0.0.0/8");
+  EXPECT_EQ(config->advertise_address, "[fd00::1]:4711");
+  EXPECT_EQ(config->port_range, (PortRange{20000, 20999}));
   EXPECT_EQ(config->spin_us, 20);
   EXPECT_EQ(config->trace_events, 64);
   EXPECT_EQ(config->trace_dir, "/tmp/a b");
@@ -88,7 +91,14 @@ TEST(Config, AnInvalidValueIsNamedWithWhatIsAllowed) {
       {"CIUIC_TIMEOUT_MS", "99999999999999999999", "1 or more"},
       {"CIUIC_BUFFER_SIZE", "64MM", "K, M and G"},
       {"CIUIC_BUFFER_SIZE", "0", "1 or more"},
-      {"CIUIC_SOCKET_IFNAME", "eth0,eth1", "exact name"},
+      {"CIUIC_SOCKET_IFNAME", "eth0 eth1", "with commas"},
+      {"CIUIC_ADVERTISE_ADDRESS", "10.0.0.1,10.0.0.2", "a numeric address"},
+      {"CIUIC_PORT_RANGE", "20000", "FIRST-LAST"},
+      {"CIUIC_PORT_RANGE", "20000-", "FIRST-LAST"},
+      {"CIUIC_PORT_RANGE", "0-20", "1 to 65535"},
+      {"CIUIC_PORT_RANGE", "20999-20000", "FIRST-LAST"},
+      {"CIUIC_PORT_RANGE", "20000-65536", "1 to 65535"},
+      {"CIUIC_PORT_RANGE", "20000-20999,30000-30999", "FIRST-LAST"},
       {"CIUIC_SPIN_US", "-2", "-1 (adaptive)"},
       {"CIUIC_TRACE_EVENTS", "-1", "0 (off)"},
       {"CIUIC_TRACE_EVENTS", "4194305", "4194304"},

@@ -128,24 +128,22 @@ static Visit visit(const Invitation& invitation, const Card& mine, const Exchang
 }
 
 // Rank 0's listeners, at the addresses of its card but at ports of their own.
-static Result<std::vector<posix::UniqueFd>> listen_for(const Card& mine, Invitation* invitation) {
+static Result<std::vector<posix::UniqueFd>> listen_for(const Card& mine, const Listening& listening,
+                                                       Invitation* invitation) {
   std::vector<posix::UniqueFd> listeners;
-  Status last(StatusCode::kSystem, "rank 0 has no address to listen at");
-  const auto listen = [&](const std::vector<posix::Address>& at, std::vector<posix::Address>* out) {
-    for (const posix::Address& address : at) {
-      Result<posix::UniqueFd> fd = posix::listen_at({address.text, 0});
-      Result<posix::Address> bound = fd.ok() ? posix::local_address(fd->get()) : fd.status();
-      if (!bound.ok()) {
-        last = bound.status();
-        continue;
-      }
-      out->push_back({address.text, bound->port});
-      listeners.push_back(std::move(*fd));
-    }
-  };
-  listen(mine.addresses, &invitation->addresses);
-  listen(mine.loopback, &invitation->loopback);
-  if (listeners.empty()) return last;
+  std::vector<std::string> own;
+  std::vector<std::string> loopback;
+  for (const posix::Address& address : mine.addresses) {
+    if (address.text != listening.advertised.text) own.push_back(address.text);
+  }
+  for (const posix::Address& address : mine.loopback) loopback.push_back(address.text);
+  const Status to_others = listen_at_all(own, listening, &listeners, &invitation->addresses);
+  const Status to_own = listen_at_all(loopback, listening, &listeners, &invitation->loopback);
+  if (listeners.empty() && to_others.ok() && to_own.ok()) {
+    return Status(StatusCode::kSystem, "rank 0 has no address to listen at");
+  }
+  if (listeners.empty()) return to_own.ok() ? to_others : to_own;
+  advertise(listening, &invitation->addresses);
   return listeners;
 }
 
@@ -176,7 +174,7 @@ static Result<Invitation> prepare(const Card& mine, const ExchangeOptions& optio
   if (!invitation.ok()) return invitation;
   invitation->host_name = mine.host_name;
   invitation->machine_id = mine.machine_id;
-  Result<std::vector<posix::UniqueFd>> fds = listen_for(mine, &*invitation);
+  Result<std::vector<posix::UniqueFd>> fds = listen_for(mine, options.listening, &*invitation);
   if (!fds.ok()) return fds.status();
   *listeners = std::move(*fds);
   return invitation;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "bootstrap/assembly.h"
 #include "bootstrap/card.h"
+#include "bootstrap/listening.h"
 #include "ciuic/status.h"
 #include "ciuic/store.h"
 
@@ -26,6 +27,7 @@ struct ExchangeOptions {
   std::string shared_secret;
   bool tls = false;    // CIUIC_TLS; a rank that differs from rank 0 is named
   std::string tuning;  // rank 0's goes to all
+  Listening listening;
 };
 
 // Returns when all ranks are there; one rank alone needs neither sockets nor a store, which may
@@ -36,7 +38,8 @@ struct ExchangeOptions {
 //   kTimeout          names the ranks that did not come
 //   kPermission       another shared_secret than rank 0's
 //   kUnavailable      no OpenSSL, or for tls no libssl
-// `mine.addresses` and `mine.loopback` also say where rank 0 listens (at ports of its own).
+// `mine.addresses` (but the advertised one) and `mine.loopback` also say where rank 0 listens, at
+// ports of its own.
 Result<std::unique_ptr<Assembly>> exchange_cards(Store* store, const Card& mine,
                                                  const ExchangeOptions& options);
 

@@ -175,6 +175,13 @@ static Result<std::string> dial_from(Assembly* assembly, const std::vector<int>&
   for (Dialed& host : dialed) {
     const std::vector<std::string> texts = working(&host.dial);
     const Card& other = roll.cards[static_cast<size_t>(leaders[static_cast<size_t>(host.host)])];
+    if (texts.empty() && host.dial.attempts().empty()) {
+      return Status(StatusCode::kPeerLost,
+                    fmt::format("host {} cannot reach host {} ({}): it has no address that other "
+                                "hosts could reach; `ip address` and CIUIC_SOCKET_IFNAME there say "
+                                "why",
+                                mine.host_name, other.host_name, other.who()));
+    }
     if (texts.empty()) {
       return Status(StatusCode::kPeerLost,
                     fmt::format("host {} cannot reach host {} ({}): {}", mine.host_name,

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/port_range.h"
 #include "bootstrap/channel.h"
 #include "bootstrap/erasable.h"
 #include "ciuic/store.h"
@@ -18,10 +19,11 @@ namespace ciuic::bootstrap {
 // hold together are bounded; a client that is slow, silent or nonsensical delays nobody else.
 class TcpStoreServer {
  public:
-  // `bind`: "127.0.0.1" for one host; port 0: any. kResource: port in use, with its holder.
-  // kInvalidArgument: fewer than 16 bytes of secret.
+  // `bind`: "127.0.0.1" for one host; port 0: any of `ports`. kResource: port in use, with its
+  // holder, or all of them. kInvalidArgument: fewer than 16 bytes of secret.
   static Result<std::unique_ptr<TcpStoreServer>> start(const posix::Address& bind,
-                                                       const std::string& secret);
+                                                       const std::string& secret,
+                                                       PortRange ports = {});
   ~TcpStoreServer();
   TcpStoreServer(const TcpStoreServer&) = delete;
   TcpStoreServer& operator=(const TcpStoreServer&) = delete;

@@ -231,7 +231,8 @@ Status TcpStoreServer::State::start_thread() {
 TcpStoreServer::TcpStoreServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const posix::Address& bind,
-                                                              const std::string& secret) {
+                                                              const std::string& secret,
+                                                              PortRange ports) {
   if (secret.size() < 16) {
     return Status(StatusCode::kInvalidArgument, "a store needs a secret of 16 bytes or more");
   }
@@ -240,7 +241,8 @@ Result<std::unique_ptr<TcpStoreServer>> TcpStoreServer::start(const posix::Addre
   if (!probe.ok()) return probe.status();
   auto state = std::make_unique<State>();
   state->secret = secret;
-  Result<posix::UniqueFd> listener = posix::listen_at(bind);
+  Result<posix::UniqueFd> listener =
+      bind.port == 0 ? posix::listen_within(ports, bind.text) : posix::listen_at(bind);
   if (!listener.ok()) return listener.status();
   state->listener = std::move(*listener);
   Result<posix::Address> address = posix::local_address(state->listener.get());

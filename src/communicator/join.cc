@@ -46,6 +46,7 @@ struct Joining {
   posix::Poller* poller;
   Meeting meeting;
   TimeNs deadline;
+  bootstrap::Listening listening;
   Listeners listeners;
   std::unique_ptr<Assembly> assembly;
   bootstrap::Reachable reachable;
@@ -69,27 +70,11 @@ static std::string source_towards(const std::string& store) {
   return source.ok() ? source->text : "";
 }
 
-static Status listen_at_all(const std::vector<std::string>& texts, std::vector<posix::Address>* at,
-                            Listeners* listeners) {
-  Status last;
-  for (const std::string& text : texts) {
-    Result<posix::UniqueFd> fd = posix::listen_at({text, 0});
-    if (!fd.ok()) {
-      // An address that cannot be listened at is not given to anybody.
-      last = fd.status();
-      log_info("not listening at {}: {}", text, last.message());
-      continue;
-    }
-    Result<posix::Address> address = posix::local_address(fd->get());
-    if (!address.ok()) return address.status();
-    at->push_back(*address);
-    listeners->tcp.push_back(std::move(*fd));
-  }
-  return at->empty() ? last : Status();
-}
-
 static Status listen(Joining* joining) {
   Listeners& listeners = joining->listeners;
+  auto listening =
+      bootstrap::Listening::from(joining->config.advertise_address, joining->config.port_range);
+  if (!listening.ok()) return listening.status();
   auto interfaces = topology::list_interfaces();
   if (!interfaces.ok()) return interfaces.status();
   auto picked =
@@ -100,8 +85,13 @@ static Status listen(Joining* joining) {
     log_info("not using {}: {}", rejected.what, rejected.why);
   }
   listeners.interface_name = picked->interface_name;
-  CIUIC_RETURN_IF_ERROR(listen_at_all(picked->addresses, &listeners.addresses, &listeners));
-  CIUIC_RETURN_IF_ERROR(listen_at_all(picked->loopback, &listeners.loopback, &listeners));
+  bootstrap::prefer_own(&*listening, &picked->addresses);
+  CIUIC_RETURN_IF_ERROR(bootstrap::listen_at_all(picked->addresses, *listening, &listeners.tcp,
+                                                 &listeners.addresses));
+  CIUIC_RETURN_IF_ERROR(
+      bootstrap::listen_at_all(picked->loopback, *listening, &listeners.tcp, &listeners.loopback));
+  bootstrap::advertise(*listening, &listeners.addresses);
+  joining->listening = std::move(*listening);
   if (!offers_shm(joining->config)) return {};
   auto local = transport::shm::listen_abstract();
   if (!local.ok()) return local.status();
@@ -138,6 +128,7 @@ static Status exchange(Joining* joining) {
   options.shared_secret = joining->config.secret;
   options.tls = joining->config.tls;
   options.tuning = tuner::TuningTable().serialize();
+  options.listening = joining->listening;
   auto assembly =
       bootstrap::exchange_cards(joining->meeting.store.get(), card_of(*joining), options);
   if (!assembly.ok()) return assembly.status();
@@ -407,6 +398,7 @@ Result<Joined> join(const CommunicatorOptions& options, const Config& config,
                     .poller = poller,
                     .meeting = std::move(*meeting),
                     .deadline = deadline,
+                    .listening = {},
                     .listeners = {},
                     .assembly = nullptr,
                     .reachable = {},

@@ -14,8 +14,10 @@
 #include <map>
 #include <memory>
 
+#include "base/printable.h"
 #include "drivers/posix/address.h"
 #include "drivers/posix/system_status.h"
+#include "topology/interface_filter.h"
 
 namespace ciuic::topology {
 
@@ -68,40 +70,69 @@ static bool holds(const Interface& interface, const std::string& address) {
                                        address) != interface.addresses.end();
 }
 
-static Status no_interface(const std::vector<Interface>& interfaces, const std::string& ifname,
-                           const char* why) {
+static Status nothing_taken(const std::vector<Interface>& interfaces, const std::string& ifname,
+                            const std::string& why) {
   std::string names;
   for (const Interface& interface : interfaces) {
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", interface.name,
-                         interface.addresses.empty()
-                             ? "no address"
-                             : fmt::to_string(fmt::join(interface.addresses, " ")));
+    names += fmt::format(
+        "{}{} ({}{})", names.empty() ? "" : ", ", interface.name, interface.up ? "" : "down, ",
+        interface.addresses.empty() ? "no address"
+                                    : fmt::to_string(fmt::join(interface.addresses, " ")));
   }
-  return Status(StatusCode::kInvalidArgument,
-                fmt::format("CIUIC_SOCKET_IFNAME={}: {}; there are: {}", ifname, why, names));
+  return Status(
+      StatusCode::kInvalidArgument,
+      fmt::format("CIUIC_SOCKET_IFNAME={}: {}; there are: {}", printable(ifname, 256), why, names));
 }
 
-// The interface of that name alone, whatever else speaks against it.
-static Result<Pick> pick_named(const std::vector<Interface>& interfaces,
-                               const std::string& ifname) {
+// What the list names, whatever else speaks against it.
+static Result<Pick> pick_named(const std::vector<Interface>& interfaces, const std::string& ifname,
+                               const InterfaceFilter& filter) {
+  struct Taken {
+    std::pair<size_t, bool> rank;  // place in the list, link-local ones last
+    std::string address;
+    const Interface* interface = nullptr;
+  };
+  std::vector<Taken> all;
   Pick result;
-  const auto named = std::find_if(interfaces.begin(), interfaces.end(),
-                                  [&](const Interface& i) { return i.name == ifname; });
-  if (named == interfaces.end()) {
-    return no_interface(interfaces, ifname, "there is no interface of that exact name");
-  }
-  if (!named->up) return no_interface(interfaces, ifname, "the interface is down");
+  std::string why = "no interface or address of this host is named by it";
   for (const Interface& interface : interfaces) {
-    if (interface.name != ifname) {
-      result.rejected.push_back({interface.name, "CIUIC_SOCKET_IFNAME names " + ifname});
+    bool any = false;
+    for (const std::string& address : interface.addresses) {
+      const auto place = filter.place_of(interface.name, address);
+      if (!place || filter.refuses(interface.name, address)) continue;
+      if (interface.up) all.push_back({{*place, is_link_local(address)}, address, &interface});
+      if (!interface.up) why = fmt::format("the interface {} is down", interface.name);
+      any = interface.up;
     }
+    if (interface.addresses.empty() && filter.place_of(interface.name, "")) {
+      why = fmt::format("the interface {} has no address", interface.name);
+    }
+    if (!any) result.rejected.push_back({interface.name, "not in CIUIC_SOCKET_IFNAME=" + ifname});
   }
-  result.addresses = named->addresses;
-  std::stable_partition(result.addresses.begin(), result.addresses.end(),
-                        [](const std::string& a) { return !is_link_local(a); });
-  if (result.addresses.empty()) return no_interface(interfaces, ifname, "it has no address");
-  result.interface_name = ifname;
+  if (all.empty()) return nothing_taken(interfaces, ifname, why);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Taken& a, const Taken& b) { return a.rank < b.rank; });
+  for (Taken& taken : all) result.addresses.push_back(std::move(taken.address));
+  result.interface_name = all.front().interface->name;
   return result;
+}
+
+// The host as it would be without what the list refuses.
+static std::vector<Interface> without_refused(const std::vector<Interface>& interfaces,
+                                              const InterfaceFilter& filter,
+                                              std::vector<Rejected>* rejected) {
+  std::vector<Interface> left;
+  for (Interface interface : interfaces) {
+    if (!interface.loopback) {
+      std::erase_if(interface.addresses, [&](const std::string& address) {
+        if (!filter.refuses(interface.name, address)) return false;
+        rejected->push_back({interface.name + " " + address, "CIUIC_SOCKET_IFNAME refuses it"});
+        return true;
+      });
+    }
+    left.push_back(std::move(interface));
+  }
+  return left;
 }
 
 struct Candidate {
@@ -149,32 +180,40 @@ static const char* why_last_resort(const Candidate& candidate) {
   return "a container's network, and there are others";
 }
 
-Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request) {
-  Result<Pick> result = Pick{};
-  if (!request.ifname.empty()) result = pick_named(interfaces, request.ifname);
-  if (!result.ok()) return result;
-
+// The best of what the host has, where nothing was named.
+static Pick pick_best(const std::vector<Interface>& interfaces, const PickRequest& request) {
   std::vector<Candidate> candidates;
-  Pick any;
-  for (const Interface& interface : interfaces) judge(interface, request, &candidates, &any);
-  std::sort(any.loopback.begin(), any.loopback.end());  // 127.0.0.1 before ::1
-  result->loopback = any.loopback;
-  if (!request.ifname.empty()) return result;
-
-  result->rejected = any.rejected;
+  Pick result;
+  for (const Interface& interface : interfaces) judge(interface, request, &candidates, &result);
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.rank < b.rank; });
   const bool last_resort = !candidates.empty() && candidates.front().rank == kLastResort;
   for (const Candidate& candidate : candidates) {
     if (candidate.rank == kLastResort && !last_resort) {
-      result->rejected.push_back(
+      result.rejected.push_back(
           {candidate.interface->name + " " + candidate.address, why_last_resort(candidate)});
       continue;
     }
-    if (result->addresses.empty()) result->interface_name = candidate.interface->name;
-    result->addresses.push_back(candidate.address);
+    if (result.addresses.empty()) result.interface_name = candidate.interface->name;
+    result.addresses.push_back(candidate.address);
   }
-  if (result->addresses.empty()) result->interface_name = "lo";
+  if (result.addresses.empty()) result.interface_name = "lo";
+  std::sort(result.loopback.begin(), result.loopback.end());  // 127.0.0.1 before ::1
+  return result;
+}
+
+Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request) {
+  if (request.ifname.empty()) return pick_best(interfaces, request);
+  Result<InterfaceFilter> filter = InterfaceFilter::parse(request.ifname);
+  if (!filter.ok()) return filter.status();
+  std::vector<Rejected> refused;
+  Pick best = pick_best(without_refused(interfaces, *filter, &refused), request);
+  if (!filter->names_some()) {
+    best.rejected.insert(best.rejected.begin(), refused.begin(), refused.end());
+    return best;
+  }
+  Result<Pick> result = pick_named(interfaces, request.ifname, *filter);
+  if (result.ok()) result->loopback = best.loopback;
   return result;
 }
 

@@ -22,7 +22,7 @@ struct Interface {
 Result<std::vector<Interface>> list_interfaces();
 
 struct PickRequest {
-  std::string ifname;  // CIUIC_SOCKET_IFNAME, an exact name; empty: any
+  std::string ifname;  // CIUIC_SOCKET_IFNAME, see interface_filter.h; empty: any
   std::string source;  // this host's address on the way to the rendezvous; empty: not known
 };
 
@@ -41,8 +41,10 @@ struct Pick {
 // Pure. An address of the interface that leads to the rendezvous comes first, then those of other
 // interfaces. Loopback (127.0.1.1 too) never stands among `addresses`, unless `ifname` asks for it.
 // Link-local addresses, containers' bridges and interfaces without a carrier are taken only where
-// nothing else is left.
-// kInvalidArgument: no such interface, or no address on it; lists those that there are.
+// nothing else is left. What `ifname` names is taken whatever else speaks against it, in the order
+// of its list, and nothing beside it; what it refuses is not, save that processes of this machine
+// still meet over loopback.
+// kInvalidArgument: `ifname` is no list, or takes nothing that is here; lists what is.
 Result<Pick> pick(const std::vector<Interface>& interfaces, const PickRequest& request);
 
 }  // namespace ciuic::topology

@@ -110,14 +110,125 @@ TEST(Pick, SaysWhatWasRejectedAndWhy) {
   EXPECT_THAT(all, testing::HasSubstr("ib0: no address"));
 }
 
-TEST(Pick, UnknownNameListsWhatThereIs) {
-  for (const char* ifname : {"eth7", "^docker0", "10.0.0.1", "eth"}) {
-    Result<Pick> result = pick({lo(), eth("eth0", {"10.0.0.1"})}, {ifname, ""});
-    ASSERT_FALSE(result.ok()) << ifname;
-    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
-    EXPECT_THAT(result.status().message(), testing::HasSubstr("eth0 (10.0.0.1)"));
+// One syntax for what other libraries' users write: NCCL's prefixes, =, ^ and lists, gloo's name,
+// an address or a network as Kubernetes users have it.
+TEST(Pick, NamedTable) {
+  const std::vector<Interface> host = {
+      lo(),
+      docker(),
+      eth("eth0", {"10.0.0.1", "fe80::1%eth0"}),
+      eth("eth1", {"10.1.0.1", "fd00:1::1"}),
+      eth("eth10", {"192.168.7.1"}),
+      {"eth2", false, false, false, {"10.2.0.1"}},
+      eth("ib0", {"172.16.0.1"}),
+      eth("vlan", {}),
+  };
+  struct Row {
+    const char* ifname;
+    std::vector<std::string> addresses;
+    const char* interface_name;
+  };
+  const Row rows[] = {
+      {"eth0", {"10.0.0.1", "fe80::1%eth0"}, "eth0"},
+      {"eth1", {"10.1.0.1", "fd00:1::1", "192.168.7.1"}, "eth1"},
+      {"=eth1", {"10.1.0.1", "fd00:1::1"}, "eth1"},
+      {"=eth1,=ib0", {"10.1.0.1", "fd00:1::1", "172.16.0.1"}, "eth1"},
+      {"ib,eth0", {"172.16.0.1", "10.0.0.1", "fe80::1%eth0"}, "ib0"},
+      {"mlx,ib", {"172.16.0.1"}, "ib0"},
+      {"docker0", {"172.17.0.1"}, "docker0"},
+      {"lo", {"127.0.0.1", "::1"}, "lo"},
+      {"=lo,ib", {"127.0.0.1", "::1", "172.16.0.1"}, "lo"},
+      {"10.0.0.0/8", {"10.0.0.1", "10.1.0.1"}, "eth0"},
+      {"10.1.0.0/16,ib", {"10.1.0.1", "172.16.0.1"}, "eth1"},
+      {"10.0.0.0/15", {"10.0.0.1", "10.1.0.1"}, "eth0"},
+      {"10.0.0.0/16", {"10.0.0.1"}, "eth0"},
+      {"192.168.0.0/20", {"192.168.7.1"}, "eth10"},
+      {"fd00:1::/32", {"fd00:1::1"}, "eth1"},
+      {"fe80::1%eth0", {"fe80::1%eth0"}, "eth0"},
+      {"10.1.0.1", {"10.1.0.1"}, "eth1"},
+      {"fd00:1:0::1", {"fd00:1::1"}, "eth1"},
+      {"127.0.0.1", {"127.0.0.1"}, "lo"},
+      {"0.0.0.0/0", {"172.17.0.1", "10.0.0.1", "10.1.0.1", "192.168.7.1", "172.16.0.1"}, "docker0"},
+      {"eth,^eth1", {"10.0.0.1", "fe80::1%eth0"}, "eth0"},
+      {"eth1,^10.1.0.1,fd00::/8", {"192.168.7.1"}, "eth10"},
+      {"^docker,lo,ib,eth1", {"10.0.0.1"}, "eth0"},
+      {"^=eth1,docker,lo", {"10.0.0.1", "192.168.7.1", "172.16.0.1"}, "eth0"},
+      {"^=eth1,^docker,^lo", {"10.0.0.1", "192.168.7.1", "172.16.0.1"}, "eth0"},
+      {"^10.0.0.0/8,fd00::/8,192.168.7.1", {"172.16.0.1"}, "ib0"},
+      {"^eth,ib", {"172.17.0.1"}, "docker0"},
+      {"^eth,ib,docker", {}, "lo"},
+  };
+  for (const Row& row : rows) {
+    Result<Pick> result = pick(host, {row.ifname, ""});
+    ASSERT_TRUE(result.ok()) << row.ifname << ": " << result.status().message();
+    EXPECT_EQ(result->addresses, row.addresses) << row.ifname;
+    EXPECT_EQ(result->interface_name, row.interface_name) << row.ifname;
+    EXPECT_THAT(result->loopback, ElementsAre("127.0.0.1", "::1")) << row.ifname;
   }
-  EXPECT_FALSE(pick({lo(), eth("ib0", {})}, {"ib0", ""}).ok());
+}
+
+TEST(Pick, WhatNamesNothingListsWhatThereIs) {
+  const std::vector<Interface> host = {
+      lo(), eth("eth0", {"10.0.0.1"}), {"eth2", false, false, false, {"10.2.0.1"}}, eth("ib0", {})};
+  struct Row {
+    const char* ifname;
+    const char* why;
+  };
+  const Row rows[] = {
+      {"eth7", "no interface or address of this host"},
+      {"=eth", "no interface or address of this host"},
+      {"10.9.0.0/16,fd00::/8", "no interface or address of this host"},
+      {"10.0.0.2", "no interface or address of this host"},
+      {"fe80::1%eth0", "no interface or address of this host"},
+      {"eth,^eth0,eth2", "no interface or address of this host"},
+      {"eth2", "eth2 is down"},
+      {"10.2.0.1", "eth2 is down"},
+      {"ib", "ib0 has no address"},
+  };
+  for (const Row& row : rows) {
+    Result<Pick> result = pick(host, {row.ifname, ""});
+    ASSERT_FALSE(result.ok()) << row.ifname;
+    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
+    const std::string text = result.status().message();
+    EXPECT_THAT(text, testing::HasSubstr(std::string("CIUIC_SOCKET_IFNAME=") + row.ifname));
+    EXPECT_THAT(text, testing::HasSubstr(row.why));
+    EXPECT_THAT(text, testing::HasSubstr("lo (127.0.0.1 ::1), eth0 (10.0.0.1), eth2 (down, "
+                                         "10.2.0.1), ib0 (no address)"));
+  }
+}
+
+TEST(Pick, ListsOfNoKnownFormNameTheTermAndTheForms) {
+  struct Row {
+    const char* ifname;
+    const char* term;
+  };
+  const Row rows[] = {
+      {",", "\"\""},
+      {"eth0,", "\"\""},
+      {"^", "\"\""},
+      {"=", "\"\""},
+      {"eth0,,ib", "\"\""},
+      {"10.0.0.0/33", "\"10.0.0.0/33\""},
+      {"10.0.0.0/", "\"10.0.0.0/\""},
+      {"10.0.0.0/8x", "\"10.0.0.0/8x\""},
+      {"10.0.0.0/-1", "\"10.0.0.0/-1\""},
+      {"fd00::/129", "\"fd00::/129\""},
+      {"eth0/24", "\"eth0/24\""},
+      {"10.0.0", "\"10.0.0\""},
+      {"10.0.0.256", "\"10.0.0.256\""},
+      {"fd00::1::2", "\"fd00::1::2\""},
+      {"eth0 eth1", "\"eth0 eth1\""},
+      {"==eth0", "\"=eth0\""},
+      {"eth0^", "\"eth0^\""},
+      {"\x1b[2J", "\"?[2J\""},
+  };
+  for (const Row& row : rows) {
+    Result<Pick> result = pick({lo(), eth("eth0", {"10.0.0.1"})}, {row.ifname, ""});
+    ASSERT_FALSE(result.ok()) << row.ifname;
+    EXPECT_EQ(result.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_THAT(result.status().message(), testing::HasSubstr(row.term)) << row.ifname;
+    EXPECT_THAT(result.status().message(), testing::HasSubstr("^docker,lo (not these)"));
+  }
 }
 
 TEST(Interfaces, LoopbackIsListed) {

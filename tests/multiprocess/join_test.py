@@ -117,6 +117,28 @@ def test_mpiexec(programs, environment) -> None:
         assert f"joined {rank} 3" in result.stdout
 
 
+def test_all_ports_are_of_the_range(ciuic_run) -> None:
+    """The launcher's too: the store's, and the one for torch's."""
+    result = ciuic_run(
+        2, "listening_ports.py", CIUIC_PORT_RANGE="21000-21999", CIUIC_TRANSPORT="tcp"
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    lines = [line.split()[2:] for line in result.stdout.splitlines() if " ports " in line]
+    assert len(lines) == 2, result.stdout
+    for port in (int(word) for line in lines for word in line):
+        assert 21000 <= port <= 21999
+
+
+def test_a_range_without_a_free_port_is_named(ciuic_run) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        result = ciuic_run(2, "join.py", CIUIC_PORT_RANGE=f"{port}-{port}")
+    assert result.returncode != 0
+    assert f"CIUIC_PORT_RANGE={port}-{port} is free at 127.0.0.1" in result.stderr
+
+
 def test_torch_distributed(ciuic_run) -> None:
     result = ciuic_run(2, "initialised.py", options=["--init"])
     assert result.returncode == 0, result.stdout + result.stderr

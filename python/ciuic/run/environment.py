@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import socket
 
 from ciuic import _native
+from ciuic.errors import ResourceError
 
 LOOPBACK = "127.0.0.1"
 
@@ -28,7 +31,7 @@ class Job:
         self.world_size = world_size
         secret = os.urandom(32).hex()
         self._server = _native.StoreServer(LOOPBACK, secret)
-        self._port_holder, master_port = _reserve_port()
+        self._port_holder, master_port = _reserve_port(*self._server.ports)
         self._common = {
             "CIUIC_STORE": self._server.url,
             "CIUIC_SECRET": secret,
@@ -73,13 +76,34 @@ def _share(job: Job) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, cores // job.world_size))}
 
 
-def _reserve_port() -> tuple[socket.socket, int]:
+def _reserve_port(first: int, last: int) -> tuple[socket.socket, int]:
     """A port for programs that call ``init_process_group()``, and the socket that reserves it.
 
     The socket is bound but never listens, with SO_REUSEADDR: so the kernel gives the port to nobody
     who asks for any, while rank 0, whose store sets SO_REUSEADDR too, can still bind it.
+
+    Args:
+        first: The first port of ``CIUIC_PORT_RANGE``; 0 for any port.
+        last: The last one.
     """
+    ports = list(range(first, last + 1)) if first else [0]
+    random.shuffle(ports)  # launchers of one machine do not all begin at one port
+    for port in ports:
+        with contextlib.suppress(OSError):
+            return _bound(port)
+    raise ResourceError(
+        f"no port of CIUIC_PORT_RANGE={first}-{last} is free at {LOOPBACK}: each is in use; make "
+        "the range wider"
+    )
+
+
+def _bound(port: int) -> tuple[socket.socket, int]:
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    holder.bind((LOOPBACK, 0))
+    try:
+        # SO_REUSEADDR only then: it must not be a port that somebody else has reserved like this.
+        holder.bind((LOOPBACK, port))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    except OSError:
+        holder.close()
+        raise
     return holder, holder.getsockname()[1]

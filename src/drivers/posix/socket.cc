@@ -17,6 +17,7 @@
 
 #include "drivers/posix/fork_closed.h"
 #include "drivers/posix/port_holder.h"
+#include "drivers/posix/process.h"
 #include "drivers/posix/system_status.h"
 
 namespace ciuic::posix {
@@ -27,29 +28,57 @@ static UniqueFd stream_socket(const SocketAddress& where) {
   });
 }
 
+// 0, or the error; the socket is in `fd` then.
+static int try_to_listen(const SocketAddress& where, bool any_family, int backlog, UniqueFd* fd) {
+  *fd = stream_socket(where);
+  if (!*fd) return errno;
+  // Connections of an earlier job in TIME_WAIT do not keep the port; a listener does.
+  const int on = 1;
+  setsockopt(fd->get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (where.storage.ss_family == AF_INET6) {
+    const int only_v6 = any_family ? 0 : 1;
+    setsockopt(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
+  }
+  // Two may both be bound, and only one then listen.
+  const bool good =
+      ::bind(fd->get(), where.get(), where.bytes) == 0 && ::listen(fd->get(), backlog) == 0;
+  return good ? 0 : errno;
+}
+
 Result<UniqueFd> listen_at(const Address& address, int backlog) {
   Result<SocketAddress> where = to_socket_address(address);
   if (!where.ok()) return where.status();
-  UniqueFd fd = stream_socket(*where);
-  if (!fd) return system_status("socket for " + address.format(), errno);
-  // Connections of an earlier job in TIME_WAIT do not keep the port; a listener does.
-  const int on = 1;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (where->storage.ss_family == AF_INET6) {
-    const int only_v6 = address.is_any() ? 0 : 1;
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6);
+  UniqueFd fd;
+  const int error = try_to_listen(*where, address.is_any(), backlog, &fd);
+  if (error == 0) return fd;
+  if (!fd) return system_status("socket for " + address.format(), error);
+  std::string what = "listen at " + address.format();
+  if (error == EADDRINUSE) {
+    const std::string holder = port_holder(address.port);
+    what += holder.empty() ? "" : ": the port is held by " + holder;
   }
-  const bool bound = ::bind(fd.get(), where->get(), where->bytes) == 0;
-  if (!bound || ::listen(fd.get(), backlog) != 0) {
-    const int error = errno;
-    std::string what = "listen at " + address.format();
-    if (error == EADDRINUSE) {
-      const std::string holder = port_holder(address.port);
-      what += holder.empty() ? "" : ": the port is held by " + holder;
-    }
-    return system_status(what, error);
+  return system_status(what, error);
+}
+
+Result<UniqueFd> listen_within(PortRange ports, const std::string& text) {
+  if (ports.any()) return listen_at({text, 0});
+  Result<uint64_t> random = random_uint64();  // ranks of one host do not all begin at one port
+  if (!random.ok()) return random.status();
+  const auto count = static_cast<uint64_t>(ports.count());
+  for (uint64_t i = 0; i < count; ++i) {
+    const Address address{text, static_cast<uint16_t>(ports.first + (*random + i) % count)};
+    Result<SocketAddress> where = to_socket_address(address);
+    if (!where.ok()) return where.status();
+    UniqueFd fd;
+    const int error = try_to_listen(*where, address.is_any(), SOMAXCONN, &fd);
+    if (error == 0) return fd;
+    if (error != EADDRINUSE) return system_status("listen at " + address.format(), error);
   }
-  return fd;
+  return Status(
+      StatusCode::kResource,
+      fmt::format("no port of CIUIC_PORT_RANGE={}-{} is free at {}: each is in use. Every rank "
+                  "of a host takes one, rank 0 two; make the range wider",
+                  ports.first, ports.last, text));
 }
 
 Result<UniqueFd> copy_socket(int fd) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/port_range.h"
 #include "ciuic/status.h"
 #include "drivers/posix/address.h"
 #include "drivers/posix/unique_fd.h"
@@ -17,6 +18,10 @@ namespace ciuic::posix {
 // Listens at the address; port 0: one that is free, local_address() tells which. kResource where
 // the port is in use, with the process that has it where /proc tells. "::" takes IPv4 too.
 Result<UniqueFd> listen_at(const Address& address, int backlog = 1024);
+
+// Listens at the numeric address, at a port of the range that is free. kResource where none is; the
+// message names CIUIC_PORT_RANGE, which the range is from.
+Result<UniqueFd> listen_within(PortRange ports, const std::string& text);
 
 // Takes one waiting connection; an invalid fd where there is none. kResource: one waits, and no
 // descriptor is left for it.

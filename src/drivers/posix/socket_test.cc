@@ -103,6 +103,33 @@ TEST(Socket, PortInUseNamesTheHolder) {
   EXPECT_NE(second.status().message().find("EADDRINUSE"), std::string::npos);
 }
 
+TEST(Socket, ListensWithinARange) {
+  // Two ports that are free now; another process may take them, so one looks until it works.
+  for (int tries = 0;; ++tries) {
+    ASSERT_LT(tries, 100);
+    UniqueFd probe = std::move(*listen_at({"127.0.0.1", 0}));
+    const uint16_t first = local_address(probe.get())->port;
+    probe.reset();
+    if (first == UINT16_MAX) continue;
+    const PortRange range{first, static_cast<uint16_t>(first + 1)};
+    Result<UniqueFd> a = listen_within(range, "127.0.0.1");
+    Result<UniqueFd> b = listen_within(range, "127.0.0.1");
+    if (!a.ok() || !b.ok()) continue;
+    const uint16_t ports[] = {local_address(a->get())->port, local_address(b->get())->port};
+    EXPECT_EQ(std::min(ports[0], ports[1]), first);
+    EXPECT_EQ(std::max(ports[0], ports[1]), first + 1);
+    const Result<UniqueFd> c = listen_within(range, "127.0.0.1");
+    EXPECT_EQ(c.status().code(), StatusCode::kResource);
+    EXPECT_NE(c.status().message().find(
+                  fmt::format("CIUIC_PORT_RANGE={}-{} is free at 127.0.0.1", first, first + 1)),
+              std::string::npos)
+        << c.status().message();
+    b->reset();
+    EXPECT_TRUE(listen_within(range, "127.0.0.1").ok());
+    return;
+  }
+}
+
 TEST(Socket, RefusedConnectionIsAnError) {
   Address where;
   {
