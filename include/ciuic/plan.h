@@ -11,10 +11,10 @@
 namespace ciuic {
 
 struct PlanQuery {
-  std::string operation;  // "all_reduce", "reduce", "broadcast", "all_gather", "barrier"
+  std::string operation;  // "all_reduce", ..., as their functions are named; no uneven forms
   int ranks = 0;          // 0: as many as the layout has
   std::string layout;     // "4x2", "3+2", or the host of each rank, "0,1,0"; "": one host
-  int64_t bytes = 0;      // of the input, rounded down to whole elements; none in a barrier
+  int64_t bytes = 0;      // of the largest input, rounded down to whole blocks; none in a barrier
   std::string dtype = "float32";
   std::string op = "sum";
   std::string algorithm;  // "": the one that the call would get
@@ -29,6 +29,9 @@ struct PlanQuery {
 //               "steps": [{"kind", "peers", "lane", "source", "target", "bytes", "after",
 //                          "own_place", "received_raw", "final"}]}],
 //    "totals": {"steps", "messages", "sent_bytes", "most_sent_bytes"}}
+//
+// The input of a reduce_scatter or all_to_all, and the root's of a scatter, holds a block for each
+// rank; "count" is then the elements of a block, "bytes" of the whole input.
 //
 // A range is {"space", "first", "count"} or null; `after` has {"step", "whole"}. "chosen" tells
 // whether the algorithm is the one that the call would get; "root" is null where there is none.

@@ -12,6 +12,10 @@ Result<engine::Request> prepare(Chooser& chooser, const Arguments& arguments) {
     case plan::Operation::kBroadcast: return broadcast(chooser, arguments);
     case plan::Operation::kAllGather: return all_gather(chooser, arguments);
     case plan::Operation::kBarrier: return barrier(chooser, arguments);
+    case plan::Operation::kReduceScatter:
+    case plan::Operation::kAllToAll:
+    case plan::Operation::kGather:
+    case plan::Operation::kScatter: break;
   }
   return Status(StatusCode::kUnsupported, "no such operation");
 }

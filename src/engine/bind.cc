@@ -30,16 +30,17 @@ static std::shared_ptr<const Program> program_for(Group& group,
 static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range) {
   if (range.count == 0) return {};
   const Request& request = operation.request;
-  const plan::Partition& partition = request.plan->partitions[static_cast<int>(range.space)];
   const auto element = static_cast<int64_t>(size_of(request.dtype));
-  const int64_t begin = partition.begin(range.first, request.count) * element;
-  const int64_t end = partition.begin(range.first + range.count, request.count) * element;
-  if (begin == end) return {};
-  const auto size = static_cast<size_t>(end - begin);
+  const auto elements = [&request](const plan::BlockRange& of) {
+    return request.plan->elements(of, request.count, request.counts.get());
+  };
+  const plan::Elements found = elements(range);
+  if (found.size == 0) return {};
+  const int64_t begin = found.begin * element;
+  const auto size = static_cast<size_t>(found.size * element);
   if (range.space == plan::Space::kScratch) {
-    const int64_t first =
-        partition.begin(operation.program->scratch.first, request.count) * element;
-    return {operation.scratch + (begin - first), size};
+    return {operation.scratch + (begin - elements(operation.program->scratch).begin * element),
+            size};
   }
   std::byte* base = nullptr;
   if (range.space == plan::Space::kOutput) base = request.output;

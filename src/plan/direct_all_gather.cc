@@ -18,7 +18,7 @@ Plan direct_all_gather(const Layout& layout, int rank) {
   const int size = layout.size();
   CIUIC_ASSERT(0 <= rank && rank < size);
   Plan plan;
-  plan.partitions[0] = {1, Partition::Unit::kEach};
+  plan.partitions[0] = {1, Partition::Unit::kEach, /*first=*/rank};
   plan.partitions[1] = {size, Partition::Unit::kEach};
   plan.input_offset = rank;
   if (size > 1) plan.send(others(all_ranks(size), rank), input(0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // execution_test.cc: runs all plans on real arrays of int64, chunk by chunk in random order, for
-// awkward counts, out of place and in place, against sums made plainly.
+// awkward and uneven counts, out of place and in place, against results made plainly.
 
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "plan/plan_cases.h"
+#include "plan/uneven.h"
 
 namespace ciuic::plan {
 namespace {
@@ -22,9 +23,41 @@ constexpr int64_t kUntouched = 0x5a5a5a5a5a5a;  // what stands in outputs before
 
 using Array = std::vector<int64_t>;
 
+// How much is moved, and where.
+struct Binding {
+  int64_t count = 0;
+  std::vector<Counts> counts;  // by rank; none: all blocks have `count` elements
+  bool in_place = false;
+  uint64_t seed = 0;
+
+  Elements elements(const Plan& plan, int rank, BlockRange range) const {
+    return plan.elements(range, count, counts.empty() ? nullptr : &counts[rank]);
+  }
+  int64_t space_elements(const Plan& plan, int rank, Space space) const {
+    const int blocks = plan.partitions[static_cast<int>(space)].blocks;
+    return elements(plan, rank, {space, 0, blocks}).size;
+  }
+  // In place the smaller of input and output is a part of the other.
+  bool is_within_output(const Plan& plan) const {
+    return in_place && has_both(plan) && plan.partitions[0].blocks <= plan.partitions[1].blocks;
+  }
+  bool is_within_input(const Plan& plan) const {
+    return in_place && has_both(plan) && plan.partitions[0].blocks > plan.partitions[1].blocks;
+  }
+  static bool has_both(const Plan& plan) {
+    return plan.partitions[0].blocks > 0 && plan.partitions[1].blocks > 0;
+  }
+  int64_t input_at(const Plan& plan, int rank) const {
+    return elements(plan, rank, {Space::kOutput, plan.input_offset, 0}).begin;
+  }
+  int64_t output_at(const Plan& plan, int rank) const {
+    return elements(plan, rank, {Space::kInput, -plan.input_offset, 0}).begin;
+  }
+};
+
 struct Ranks {
   std::vector<Array> inputs;
-  std::vector<Array> outputs;  // in place: inputs stand in them, and `inputs` is what they were
+  std::vector<Array> outputs;
 };
 
 // Runs steps one chunk at a time, in an order that the seed decides; every chunk that may run may
@@ -32,14 +65,11 @@ struct Ranks {
 // prover.
 class Execution {
  public:
-  Execution(const std::vector<Plan>& plans, int64_t count, bool in_place, uint64_t seed,
-            Ranks* data)
-      : plans_(plans), count_(count), in_place_(in_place), random_(seed), data_(data) {
-    for (const Plan& plan : plans) {
-      scratch_.emplace_back(elements(plan, Space::kScratch), kUntouched);
-      done_.emplace_back(plan.steps.size(), 0);
-    }
+  Execution(const std::vector<Plan>& plans, const Binding& binding, Ranks* data)
+      : plans_(plans), binding_(binding), random_(binding.seed), data_(data) {
     for (int rank = 0; rank < static_cast<int>(plans.size()); ++rank) {
+      scratch_.emplace_back(binding.space_elements(plans[rank], rank, Space::kScratch), kUntouched);
+      done_.emplace_back(plans[rank].steps.size(), 0);
       for (int step = 0; step < static_cast<int>(plans[rank].steps.size()); ++step) {
         open_.emplace_back(rank, step);
       }
@@ -66,27 +96,20 @@ class Execution {
     return true;
   }
 
-  static int64_t elements(const Plan& plan, Space space, int64_t count) {
-    const Partition& partition = plan.partitions[static_cast<int>(space)];
-    return partition.begin(partition.blocks, count);
-  }
-
  private:
-  int64_t elements(const Plan& plan, Space space) const { return elements(plan, space, count_); }
-
   std::pair<int64_t*, int64_t> bytes(int rank, BlockRange range) {
     const Plan& plan = plans_[rank];
-    const Partition& partition = plan.partitions[static_cast<int>(range.space)];
-    const int64_t begin = partition.begin(range.first, count_);
-    const int64_t size = partition.begin(range.first + range.count, count_) - begin;
+    const auto [begin, size] = binding_.elements(plan, rank, range);
+    int64_t* input = data_->inputs[rank].data();
+    int64_t* output = data_->outputs[rank].data();
+    if (binding_.is_within_output(plan)) input = output + binding_.input_at(plan, rank);
+    if (binding_.is_within_input(plan)) output = input + binding_.output_at(plan, rank);
     switch (range.space) {
       case Space::kScratch: return {scratch_[rank].data() + begin, size};
-      case Space::kOutput: return {data_->outputs[rank].data() + begin, size};
+      case Space::kOutput: return {output + begin, size};
       case Space::kInput: break;
     }
-    if (!in_place_) return {data_->inputs[rank].data() + begin, size};
-    const Partition& output = plan.partitions[static_cast<int>(Space::kOutput)];
-    return {data_->outputs[rank].data() + output.begin(plan.input_offset, count_) + begin, size};
+    return {input + begin, size};
   }
 
   BlockRange moved(const Step& step) const {
@@ -156,8 +179,7 @@ class Execution {
   };
 
   const std::vector<Plan>& plans_;
-  const int64_t count_;
-  const bool in_place_;
+  const Binding& binding_;
   std::mt19937_64 random_;
   Ranks* data_;
   std::vector<Array> scratch_;
@@ -168,61 +190,90 @@ class Execution {
 
 int64_t element(int rank, int64_t index) { return (int64_t{1} << (2 * rank)) + 1000003 * index; }
 
-Ranks make_ranks(const PlanCase& plan_case, const std::vector<Plan>& plans, int64_t count,
-                 bool in_place) {
-  const bool gathers = plan_case.operation == Operation::kAllGather;
+// Who has no input has garbage in its place, as a receiver's buffer of a broadcast has.
+Ranks make_ranks(const PlanCase& plan_case, const std::vector<Plan>& plans,
+                 const Binding& binding) {
+  const int size = plan_case.layout.size();
   Ranks data;
-  for (int rank = 0; rank < static_cast<int>(plans.size()); ++rank) {
-    Array input;
-    for (int64_t i = 0; i < count; ++i) input.push_back(element(rank, i));
-    Array output(gathers ? count * plans.size() : count, kUntouched);
-    if (in_place)
-      std::copy(input.begin(), input.end(), output.begin() + (gathers ? rank * count : 0));
-    data.inputs.push_back(input);
-    data.outputs.push_back(output);
+  for (int rank = 0; rank < size; ++rank) {
+    const Plan& plan = plans[rank];
+    const bool gives = shape_of(plan_case.operation, size, rank, plan_case.root).input > 0;
+    Array input(binding.space_elements(plan, rank, Space::kInput), kUntouched);
+    for (size_t i = 0; gives && i < input.size(); ++i) {
+      input[i] = element(rank, static_cast<int64_t>(i));
+    }
+    Array output(binding.space_elements(plan, rank, Space::kOutput), kUntouched);
+    if (binding.is_within_output(plan)) {
+      std::copy(input.begin(), input.end(), output.begin() + binding.input_at(plan, rank));
+    }
+    data.inputs.push_back(std::move(input));
+    data.outputs.push_back(std::move(output));
   }
   return data;
 }
 
-// What must stand in the output of `rank`.
-Array expected(const PlanCase& plan_case, int rank, int64_t count, const Array& before) {
+// What must stand in the output of `rank`, which has `elements`; nothing where it has none.
+Array expected(const PlanCase& plan_case, const std::vector<Plan>& plans, const Binding& binding,
+               int rank, int64_t elements) {
   const int size = plan_case.layout.size();
+  const auto at = [&](int giver) { return binding.elements(plans[giver], giver, input(rank)); };
   Array result;
+  const auto add = [&](int giver, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; ++i) result.push_back(element(giver, i));
+  };
+  const auto add_sums = [&](int64_t first) {
+    for (int64_t i = first; i < first + elements; ++i) {
+      int64_t sum = 0;
+      for (int other = 0; other < size; ++other) sum += element(other, i);
+      result.push_back(sum);
+    }
+  };
   switch (plan_case.operation) {
     case Operation::kReduce:
-      if (rank != plan_case.root) return before;
+      if (rank == plan_case.root) add_sums(0);
+      break;
+    case Operation::kAllReduce: add_sums(0); break;
+    case Operation::kReduceScatter: add_sums(at(rank).begin); break;
+    case Operation::kBroadcast: add(plan_case.root, 0, elements); break;
+    case Operation::kScatter: add(plan_case.root, at(plan_case.root).begin, elements); break;
+    case Operation::kGather:
+      if (rank != plan_case.root) break;
       [[fallthrough]];
-    case Operation::kAllReduce:
-      for (int64_t i = 0; i < count; ++i) {
-        int64_t sum = 0;
-        for (int other = 0; other < size; ++other) sum += element(other, i);
-        result.push_back(sum);
-      }
-      return result;
-    case Operation::kBroadcast:
-      for (int64_t i = 0; i < count; ++i) result.push_back(element(plan_case.root, i));
-      return result;
     case Operation::kAllGather:
       for (int other = 0; other < size; ++other) {
-        for (int64_t i = 0; i < count; ++i) result.push_back(element(other, i));
+        add(other, 0, binding.elements(plans[rank], rank, output(other)).size);
       }
-      return result;
-    case Operation::kBarrier: break;
+      break;
+    case Operation::kAllToAll:
+      for (int other = 0; other < size; ++other) add(other, at(other).begin, at(other).size);
+      break;
+    default: break;
   }
-  return before;
+  return result;
 }
 
-int run_case(const PlanCase& plan_case, const std::vector<Plan>& plans, int64_t count,
-             bool in_place, uint64_t seed) {
-  const Ranks before = make_ranks(plan_case, plans, count, in_place);
+int run_case(const PlanCase& plan_case, const std::vector<Plan>& plans, const Binding& binding) {
+  const Ranks before = make_ranks(plan_case, plans, binding);
   Ranks data = before;
-  const std::string text = plan_case.text() + ", count " + std::to_string(count) + ", seed " +
-                           std::to_string(seed) + (in_place ? ", in place" : "");
-  EXPECT_TRUE(Execution(plans, count, in_place, seed, &data).run()) << text;
-  EXPECT_EQ(data.inputs, before.inputs) << text;
+  const std::string text = plan_case.text() + ", count " + std::to_string(binding.count) +
+                           ", seed " + std::to_string(binding.seed) +
+                           (binding.in_place ? ", in place" : "") +
+                           (binding.counts.empty() ? "" : ", uneven");
+  EXPECT_TRUE(Execution(plans, binding, &data).run()) << text;
   for (int rank = 0; rank < plan_case.layout.size(); ++rank) {
-    EXPECT_EQ(data.outputs[rank], expected(plan_case, rank, count, before.outputs[rank]))
-        << text << ", rank " << rank;
+    const Plan& plan = plans[rank];
+    const int64_t elements = binding.space_elements(plan, rank, Space::kOutput);
+    Ranks after = before;
+    Array result = expected(plan_case, plans, binding, rank, elements);
+    if (result.empty()) {
+      result = before.outputs[rank];
+    } else if (binding.is_within_input(plan)) {
+      std::copy(result.begin(), result.end(),
+                after.inputs[rank].begin() + binding.output_at(plan, rank));
+      result = before.outputs[rank];
+    }
+    EXPECT_EQ(data.inputs[rank], after.inputs[rank]) << text << ", rank " << rank;
+    EXPECT_EQ(data.outputs[rank], result) << text << ", rank " << rank;
   }
   return 1;
 }
@@ -242,9 +293,21 @@ TEST_P(ExecutionTest, AwkwardCounts) {
     for (int64_t count = blocks - 1; counts.size() > 1 && count <= blocks + 1; ++count) {
       if (count > 1) counts.push_back(count);
     }
-    for (const int64_t count : counts) {
+    std::vector<Binding> bindings;
+    for (const int64_t count : counts) bindings.push_back({count, {}});
+    for (int pattern = 0; plan_case.claim().uneven && pattern < kUnevenPatterns; ++pattern) {
+      Binding& binding = bindings.emplace_back();
+      for (int rank = 0; rank < size; ++rank) {
+        binding.counts.push_back(
+            uneven_counts(plan_case.operation, size, rank, plan_case.root, pattern));
+      }
+    }
+    for (Binding& binding : bindings) {
       for (const bool in_place : {false, true}) {
-        runs += run_case(plan_case, plans, count, in_place, ++seed);
+        if (in_place && !allows_in_place(plan_case.operation)) continue;
+        binding.in_place = in_place;
+        binding.seed = ++seed;
+        runs += run_case(plan_case, plans, binding);
       }
     }
     if (testing::Test::HasFailure()) return;

@@ -20,6 +20,13 @@ int64_t Partition::begin(int block, int64_t count) const {
   return block * even + block * rest / blocks;
 }
 
+int64_t Partition::begin(int block, const std::vector<int64_t>& sums) const {
+  CIUIC_ASSERT(unit == Unit::kEach && sums.size() > 1);
+  const int size = static_cast<int>(sums.size()) - 1;
+  const auto before = [&](int place) { return place / size * sums[size] + sums[place % size]; };
+  return before(first + block) - before(first);
+}
+
 Step& Plan::send(std::vector<int> peers, BlockRange source, int lane) {
   CIUIC_ASSERT(!peers.empty());
   Step& step = steps.emplace_back();
@@ -69,14 +76,6 @@ Step& Plan::copy(BlockRange source, BlockRange target) {
 
 namespace {
 
-// What a step touches. Input blocks are written as the output blocks that they are in place.
-struct Access {
-  bool scratch = false;
-  int first = 0;
-  int count = 0;
-  bool operator==(const Access&) const = default;
-};
-
 // Follows the list of steps and remembers who touched each block last.
 class Hazards {
  public:
@@ -90,8 +89,8 @@ class Hazards {
     step.after.clear();
     sources_.push_back(access(step.source));
     targets_.push_back(access(step.target));
-    const Access source = sources_.back();
-    const Access target = targets_.back();
+    const BlockRange source = sources_.back();
+    const BlockRange target = targets_.back();
     for (int block = 0; block < source.count; ++block) {
       Block& touched = at(source, block);
       if (touched.writer >= 0) depend(number, touched.writer, targets_[touched.writer] == source);
@@ -120,15 +119,15 @@ class Hazards {
     std::vector<int> readers;  // since it was written
   };
 
-  Access access(BlockRange range) const {
-    if (range.count <= 0) return {};
-    const int shift = range.space == Space::kInput ? plan_->input_offset : 0;
-    return {range.space == Space::kScratch, range.first + shift, range.count};
+  BlockRange access(BlockRange range) const {
+    return range.count <= 0 ? nothing() : plan_->in_place(range);
   }
 
-  Block& at(const Access& access, int block) {
-    std::vector<Block>& blocks = access.scratch ? scratch_ : output_;
-    const size_t index = static_cast<size_t>(access.first + block);
+  Block& at(const BlockRange& access, int block) {
+    std::vector<Block>& blocks = blocks_[static_cast<int>(access.space)];
+    // The first block of what input and output have in common may be below 0.
+    const size_t index =
+        static_cast<size_t>(access.first - std::min(0, plan_->input_offset) + block);
     if (blocks.size() <= index) blocks.resize(index + 1);
     return blocks[index];
   }
@@ -148,8 +147,8 @@ class Hazards {
 
   Plan* plan_;
   std::vector<size_t> place_of_;
-  std::vector<Access> sources_, targets_;
-  std::vector<Block> output_, scratch_;
+  std::vector<BlockRange> sources_, targets_;  // in place
+  std::vector<Block> blocks_[kSpaces];
 };
 
 }  // namespace
@@ -171,6 +170,30 @@ void Plan::finish() {
       step.places.push_back({found->second, messages++});
     }
   }
+}
+
+BlockRange Plan::in_place(BlockRange range) const {
+  if (range.space != Space::kInput || !allows_in_place) return range;
+  return {Space::kOutput, range.first + input_offset, range.count};
+}
+
+Elements Plan::elements(BlockRange range, int64_t count, const Counts* counts) const {
+  const Partition& partition = partitions[static_cast<int>(range.space)];
+  if (counts == nullptr || partition.unit == Partition::Unit::kSplit) {
+    const int64_t begin = partition.begin(range.first, count);
+    return {begin, partition.begin(range.first + range.count, count) - begin};
+  }
+  const bool by_input =
+      range.space == Space::kInput || (range.space == Space::kScratch && partitions[0].blocks > 1);
+  const std::vector<int64_t>& wanted = by_input ? counts->input : counts->output;
+  const std::vector<int64_t>& other = by_input ? counts->output : counts->input;
+  const std::vector<int64_t>& sums = wanted.empty() ? other : wanted;
+  const int64_t begin = partition.begin(range.first, sums);
+  return {begin, partition.begin(range.first + range.count, sums) - begin};
+}
+
+int64_t Plan::space_elements(Space space, int64_t count, const Counts* counts) const {
+  return elements({space, 0, partitions[static_cast<int>(space)].blocks}, count, counts).size;
 }
 
 }  // namespace ciuic::plan

@@ -48,8 +48,30 @@ struct Partition {
   int blocks = 0;
   Unit unit = Unit::kSplit;
 
+  // kEach: block i is rank (first + i) mod size's, which tells its size in uneven forms.
+  int first = 0;
+
   // First element of block `block` (block == blocks: one past the last).
   int64_t begin(int block, int64_t count) const;
+
+  // The same where ranks' blocks differ in size: `sums` has size + 1 entries, entry r the elements
+  // of all ranks before r. Of kEach alone.
+  int64_t begin(int block, const std::vector<int64_t>& sums) const;
+};
+
+// The uneven counts of a call: for each space the sums that Partition::begin() takes. An empty one
+// is as the other. Scratch goes by the input's where the input has more blocks than one, else by
+// the output's. Where a rank does not know the counts of others, which are not in its spaces
+// either, they may be 0.
+struct Counts {
+  std::vector<int64_t> input;
+  std::vector<int64_t> output;
+};
+
+// Where a range lies in its space.
+struct Elements {
+  int64_t begin = 0;
+  int64_t size = 0;
 };
 
 enum class StepKind : uint8_t {
@@ -100,8 +122,10 @@ class Plan {
   std::string algorithm;  // "ring", "recursive_doubling", ...
   Partition partitions[kSpaces];
 
-  // In place, block i of the input is the same memory as block i + input_offset of the output.
+  // In place, block i of the input is the same memory as block i + input_offset of the output. It
+  // may be negative: then the output is a part of the input.
   int input_offset = 0;
+  bool allows_in_place = true;  // else input and output never share memory
 
   std::vector<Step> steps;
   std::vector<Stream> streams;  // filled in by finish()
@@ -115,6 +139,16 @@ class Plan {
 
   // Works out `after`, `places` and `streams`. Every algorithm ends with it.
   void finish();
+
+  // The range as what it is in place: input blocks are output blocks, of which the first may then
+  // be negative.
+  BlockRange in_place(BlockRange range) const;
+
+  // In elements, where each block of kEach has `count`, or what `counts` says if it is not null.
+  Elements elements(BlockRange range, int64_t count, const Counts* counts = nullptr) const;
+
+  // Of the whole space.
+  int64_t space_elements(Space space, int64_t count, const Counts* counts = nullptr) const;
 };
 
 }  // namespace ciuic::plan

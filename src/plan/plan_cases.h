@@ -18,7 +18,7 @@ struct PlanCase {
   Layout layout;
   int root;
 
-  Claim claim() const { return {operation, root}; }
+  Claim claim() const { return {operation, root, takes_uneven(operation, algorithm)}; }
   std::string text() const {
     return std::string(name_of(operation)) + " " + name_of(algorithm) + " on " + layout.text() +
            " root " + std::to_string(root);

@@ -46,11 +46,13 @@ Json plan_json(const Plan& plan) {
   Json json;
   json["algorithm"] = plan.algorithm;
   json["input_offset"] = plan.input_offset;
+  if (!plan.allows_in_place) json["allows_in_place"] = false;
   for (int space = 0; space < kSpaces; ++space) {
     const Partition& partition = plan.partitions[space];
     Json& part = json["partitions"][name_of(static_cast<Space>(space))];
     part["blocks"] = partition.blocks;
     part["unit"] = partition.unit == Partition::Unit::kSplit ? "split" : "each";
+    if (partition.first != 0) part["first"] = partition.first;
   }
   json["steps"] = Json::array();
   for (const Step& step : plan.steps) json["steps"].push_back(step_json(step));
@@ -201,7 +203,7 @@ Status read_step(const Json& json, const std::string& where, int size, Step* ste
   return {};
 }
 
-Status read_partitions(const Json* json, const std::string& where, Plan* plan) {
+Status read_partitions(const Json* json, const std::string& where, int size, Plan* plan) {
   if (json == nullptr) return wrong(where, "partitions are missing");
   const Fields spaces(*json, where + ", partitions");
   CIUIC_RETURN_IF_ERROR(spaces.check({"input", "output", "scratch"}));
@@ -210,8 +212,9 @@ Status read_partitions(const Json* json, const std::string& where, Plan* plan) {
     const Json* part = spaces.find(name);
     if (part == nullptr) continue;
     const Fields fields(*part, where + ", partition " + name);
-    CIUIC_RETURN_IF_ERROR(fields.check({"blocks", "unit"}));
+    CIUIC_RETURN_IF_ERROR(fields.check({"blocks", "unit", "first"}));
     CIUIC_RETURN_IF_ERROR(fields.take("blocks", 0, kMaxBlocks, &plan->partitions[space].blocks));
+    CIUIC_RETURN_IF_ERROR(fields.take("first", 0, size - 1, &plan->partitions[space].first));
     std::string unit;
     CIUIC_RETURN_IF_ERROR(fields.take("unit", &unit));
     if (unit != "split" && unit != "each") {
@@ -226,11 +229,13 @@ Status read_partitions(const Json* json, const std::string& where, Plan* plan) {
 Status read_plan(const Json& json, int size, int rank, Plan* plan) {
   const std::string where = fmt::format("rank {}", rank);
   const Fields fields(json, where);
-  CIUIC_RETURN_IF_ERROR(fields.check({"algorithm", "input_offset", "partitions", "steps"}));
+  CIUIC_RETURN_IF_ERROR(
+      fields.check({"algorithm", "input_offset", "allows_in_place", "partitions", "steps"}));
   CIUIC_RETURN_IF_ERROR(fields.take("algorithm", &plan->algorithm));
   if (plan->algorithm.size() > 64) return wrong(where, "algorithm has more than 64 bytes");
-  CIUIC_RETURN_IF_ERROR(fields.take("input_offset", 0, kMaxBlocks, &plan->input_offset));
-  CIUIC_RETURN_IF_ERROR(read_partitions(fields.find("partitions"), where, plan));
+  CIUIC_RETURN_IF_ERROR(fields.take("input_offset", -kMaxBlocks, kMaxBlocks, &plan->input_offset));
+  CIUIC_RETURN_IF_ERROR(fields.take("allows_in_place", &plan->allows_in_place));
+  CIUIC_RETURN_IF_ERROR(read_partitions(fields.find("partitions"), where, size, plan));
   const Json* steps = nullptr;
   CIUIC_RETURN_IF_ERROR(fields.take_list("steps", &steps));
   if (steps->size() > static_cast<size_t>(kMaxSteps)) return wrong(where, "too many steps");

@@ -12,7 +12,8 @@
 //               "source": ["input", 1, 1], "target": ["output", 1, 1]}]}
 //
 // A range is [space, first block, how many]. A step may leave out lane, own_place, received_raw and
-// final where they are 0 or false, and has only those of source and target that its kind has.
+// final where they are 0 or false, and has only those of source and target that its kind has. A
+// plan may leave out "allows_in_place" where it is true, a partition "first" where it is 0.
 #pragma once
 
 #include <string>

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // prover.h: proves that the plans of all ranks, run together, are the operation they claim to be.
 //
-// What is proved, for every element count and every order in which ranks and links may proceed:
-//   form       blocks in bounds; the input is never written; of a reduce, only the root's output is
+// What is proved, for every element count and every order in which ranks and links may proceed, and
+// where it is claimed for all counts that differ from rank to rank:
+//   form       blocks in bounds; the input is never written; only the root has an output of a
+//              reduce or gather, or an input of a broadcast or scatter
 //   messages   the k-th send to a peer meets the peer's k-th receive, of the same size
 //   races      of two steps that touch a block, one of them writing, one comes after the other, as
 //              pipelined chunks where the ranges are the same, else as a whole; also in place
@@ -27,7 +29,8 @@ namespace ciuic::plan {
 
 struct Claim {
   Operation operation = Operation::kAllReduce;
-  int root = 0;  // where the operation has one
+  int root = 0;         // where the operation has one
+  bool uneven = false;  // it does for counts that differ from rank to rank as well
 };
 
 // `plans` has the finished plan of every rank. kInvalidArgument names rank, step and block, and

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "plan/range_size.h"
 #include "plan/validate.h"
 
 namespace ciuic::plan {
@@ -73,11 +72,6 @@ class RaceCheck {
       if (earlier < 0 || earlier >= number) {
         return wrong(number, fmt::format("comes after step {}, which is not earlier", earlier));
       }
-      if (!dependency.whole &&
-          size_of(plan_, plan_.steps[earlier]) != size_of(plan_, plan_.steps[number])) {
-        return wrong(number, fmt::format("comes after {} chunk by chunk, of another size",
-                                         step_text(plan_, earlier)));
-      }
       chunkwise_.add(number, earlier);
       chunkwise_.add_all(number, chunkwise_, earlier);
       if (dependency.whole) {
@@ -91,9 +85,7 @@ class RaceCheck {
   }
 
   Status touch(int number, bool writes, BlockRange range) {
-    if (range.space == Space::kInput) {
-      range = {Space::kOutput, range.first + plan_.input_offset, range.count};
-    }
+    range = plan_.in_place(range);
     for (int block = range.first; block < range.first + range.count; ++block) {
       std::vector<Access>& touched = touched_[{range.space, block}];
       for (const Access& other : touched) {

@@ -17,8 +17,8 @@ RangeSize size_of(const Plan& plan, BlockRange range) {
   return {0, range.first / common, end / common, partition.blocks / common};
 }
 
-RangeSize size_of(const Plan& plan, const Step& step) {
-  return size_of(plan, step.kind == StepKind::kReceive ? step.target : step.source);
+BlockRange moved(const Step& step) {
+  return step.kind == StepKind::kReceive ? step.target : step.source;
 }
 
 }  // namespace ciuic::plan

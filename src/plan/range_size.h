@@ -18,7 +18,7 @@ struct RangeSize {
 
 RangeSize size_of(const Plan& plan, BlockRange range);
 
-// Of what the step moves: its source, or target where it has no source.
-RangeSize size_of(const Plan& plan, const Step& step);
+// What the step moves: its source, or target where it has no source.
+BlockRange moved(const Step& step);
 
 }  // namespace ciuic::plan

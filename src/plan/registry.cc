@@ -10,9 +10,13 @@
 #include "plan/binomial_broadcast.h"
 #include "plan/binomial_reduce.h"
 #include "plan/direct_all_gather.h"
+#include "plan/direct_all_to_all.h"
 #include "plan/direct_barrier.h"
 #include "plan/direct_broadcast.h"
+#include "plan/direct_gather.h"
 #include "plan/direct_reduce.h"
+#include "plan/direct_reduce_scatter.h"
+#include "plan/direct_scatter.h"
 #include "plan/dissemination_barrier.h"
 #include "plan/one_shot_all_reduce.h"
 #include "plan/recursive_doubling_all_reduce.h"
@@ -32,10 +36,13 @@ namespace {
 
 using Make = Plan (*)(const Layout& layout, int rank, int root);
 
+enum class Uneven : uint8_t { kNo, kYes };
+
 struct Entry {
   Operation operation;
   Algorithm algorithm;
   Make make;
+  Uneven uneven = Uneven::kNo;
 };
 
 // An algorithm without a root, in the table's form.
@@ -71,16 +78,21 @@ constexpr Entry kTable[] = {
     {Operation::kBroadcast, Algorithm::kDirect, direct_broadcast},
     {Operation::kBroadcast, Algorithm::kBinomial, binomial_broadcast},
     {Operation::kBroadcast, Algorithm::kTwoLevel, two_level_broadcast},
-    {Operation::kAllGather, Algorithm::kDirect, rootless<direct_all_gather>},
-    {Operation::kAllGather, Algorithm::kRing, rootless<ring_all_gather>},
-    {Operation::kAllGather, Algorithm::kTwoLevel, rootless<two_level_all_gather>},
+    {Operation::kAllGather, Algorithm::kDirect, rootless<direct_all_gather>, Uneven::kYes},
+    {Operation::kAllGather, Algorithm::kRing, rootless<ring_all_gather>, Uneven::kYes},
+    {Operation::kAllGather, Algorithm::kTwoLevel, rootless<two_level_all_gather>, Uneven::kYes},
     {Operation::kBarrier, Algorithm::kDirect, rootless<direct_barrier>},
     {Operation::kBarrier, Algorithm::kDissemination, rootless<dissemination_barrier>},
     {Operation::kBarrier, Algorithm::kTwoLevel, rootless<two_level_barrier>},
+    {Operation::kReduceScatter, Algorithm::kDirect, rootless<direct_reduce_scatter>, Uneven::kYes},
+    {Operation::kAllToAll, Algorithm::kDirect, rootless<direct_all_to_all>, Uneven::kYes},
+    {Operation::kGather, Algorithm::kDirect, direct_gather, Uneven::kYes},
+    {Operation::kScatter, Algorithm::kDirect, direct_scatter, Uneven::kYes},
 };
 
 constexpr std::array<const char*, kOperations> kOperationNames = {
-    "all_reduce", "reduce", "broadcast", "all_gather", "barrier",
+    "all_reduce",     "reduce",     "broadcast", "all_gather", "barrier",
+    "reduce_scatter", "all_to_all", "gather",    "scatter",
 };
 
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {
@@ -108,6 +120,17 @@ const Entry* find(Operation operation, Algorithm algorithm) {
 const char* name_of(Operation operation) { return kOperationNames[static_cast<int>(operation)]; }
 const char* name_of(Algorithm algorithm) { return kAlgorithmNames[static_cast<int>(algorithm)]; }
 
+const char* uneven_name_of(Operation operation) {
+  switch (operation) {
+    case Operation::kAllGather: return "all_gather_v";
+    case Operation::kReduceScatter: return "reduce_scatter_v";
+    case Operation::kAllToAll: return "all_to_all_v";
+    case Operation::kGather: return "gather_v";
+    case Operation::kScatter: return "scatter_v";
+    default: return nullptr;
+  }
+}
+
 std::optional<Operation> operation_named(std::string_view name) {
   return named<Operation>(kOperationNames, name);
 }
@@ -117,11 +140,30 @@ std::optional<Algorithm> algorithm_named(std::string_view name) {
 }
 
 bool has_root(Operation operation) {
-  return operation == Operation::kReduce || operation == Operation::kBroadcast;
+  return operation == Operation::kReduce || operation == Operation::kBroadcast ||
+         operation == Operation::kGather || operation == Operation::kScatter;
 }
 
 bool reduces(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduce;
+  return operation == Operation::kAllReduce || operation == Operation::kReduce ||
+         operation == Operation::kReduceScatter;
+}
+
+bool allows_in_place(Operation operation) { return operation != Operation::kAllToAll; }
+
+Shape shape_of(Operation operation, int size, int rank, int root) {
+  const bool at_root = rank == root;
+  switch (operation) {
+    case Operation::kAllReduce: return {1, 1, 0};
+    case Operation::kReduce: return {1, at_root ? 1 : 0, 0};
+    case Operation::kBroadcast: return {at_root ? 1 : 0, 1, 0};
+    case Operation::kAllGather: return {1, size, rank};
+    case Operation::kReduceScatter: return {size, 1, -rank};
+    case Operation::kAllToAll: return {size, size, 0};
+    case Operation::kGather: return {1, at_root ? size : 0, at_root ? root : 0};
+    case Operation::kScatter: return {at_root ? size : 0, 1, at_root ? -root : 0};
+    default: return {0, 0, 0};
+  }
 }
 
 std::vector<Algorithm> algorithms_for(Operation operation) {
@@ -130,6 +172,11 @@ std::vector<Algorithm> algorithms_for(Operation operation) {
     if (entry.operation == operation) algorithms.push_back(entry.algorithm);
   }
   return algorithms;
+}
+
+bool takes_uneven(Operation operation, Algorithm algorithm) {
+  const Entry* entry = find(operation, algorithm);
+  return entry != nullptr && entry->uneven == Uneven::kYes;
 }
 
 bool fits(Operation operation, Algorithm algorithm, const Layout& layout) {

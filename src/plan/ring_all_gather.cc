@@ -18,7 +18,7 @@ Plan ring_all_gather(const Layout& layout, int rank) {
   const int size = layout.size();
   CIUIC_ASSERT(0 <= rank && rank < size);
   Plan plan;
-  plan.partitions[0] = {1, Partition::Unit::kEach};
+  plan.partitions[0] = {1, Partition::Unit::kEach, /*first=*/rank};
   plan.partitions[1] = {size, Partition::Unit::kEach};
   plan.input_offset = rank;
   for (int hop = 0; hop < size - 1; ++hop) {

@@ -201,11 +201,10 @@ class Model {
     update_send(packet.operation, message.sender, message.send_step);
   }
 
-  std::tuple<int, bool, int, int> cell(int operation, int rank, BlockRange range, int block,
-                                       int chunk) {
-    const int shift = range.space == Space::kInput ? plan(operation, rank).input_offset : 0;
-    return {activity(operation, rank).buffer, range.space == Space::kScratch,
-            range.first + block + shift, chunk};
+  std::tuple<int, Space, int, int> cell(int operation, int rank, BlockRange range, int block,
+                                        int chunk) {
+    range = plan(operation, rank).in_place(range);
+    return {activity(operation, rank).buffer, range.space, range.first + block, chunk};
   }
 
   std::vector<int> versions(int operation, int rank, int step, int chunk) {

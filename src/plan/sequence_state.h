@@ -72,8 +72,8 @@ struct RankState {
   std::vector<int> unacked;             // from each peer: operations that it was not told of
   std::vector<int> last_unacked;        // the last of them
   std::vector<Slot> slots;
-  // How often a chunk of a block was written: (buffer, scratch, block, chunk).
-  std::map<std::tuple<int, bool, int, int>, int> versions;
+  // How often a chunk of a block was written: (buffer, space, block, chunk).
+  std::map<std::tuple<int, Space, int, int>, int> versions;
 };
 
 // `plans` is finished, and matched in the result. kInvalidArgument as match().

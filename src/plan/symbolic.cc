@@ -11,6 +11,7 @@
 #include <string>
 
 #include "plan/expressions.h"
+#include "plan/uneven.h"
 #include "plan/validate.h"
 
 namespace ciuic::plan {
@@ -47,7 +48,23 @@ class Run {
     return sort_steps();
   }
 
-  Status run(bool in_place) {
+  // Out of place and, where the operation can be, in place. `pattern` is one of uneven_counts(), or
+  // -1: all blocks have the same size.
+  Status run(int pattern) {
+    counts_.clear();
+    for (int rank = 0; pattern >= 0 && rank < size_; ++rank) {
+      counts_.push_back(uneven_counts(claim_.operation, size_, rank, claim_.root, pattern));
+    }
+    CIUIC_RETURN_IF_ERROR(run_placed(/*in_place=*/false));
+    return allows_in_place(claim_.operation) ? run_placed(/*in_place=*/true) : Status();
+  }
+
+  const Expressions& expressions() const { return expressions_; }
+  Value output_of(int rank, int element) { return at(rank, Space::kOutput, element); }
+  int elements() const { return elements_; }
+
+ private:
+  Status run_placed(bool in_place) {
     in_place_ = in_place;
     payloads_.assign(messages_.size(), {});
     memory_.assign(size_, {});
@@ -55,7 +72,8 @@ class Run {
       for (int space = 0; space < kSpaces; ++space) {
         memory_[rank][space].assign(elements_of(rank, static_cast<Space>(space)), kUndefined);
       }
-      const int inputs = elements_of(rank, Space::kInput);
+      const bool has_input = shape(rank).input > 0;
+      const int inputs = has_input ? elements_of(rank, Space::kInput) : 0;
       for (int element = 0; element < inputs; ++element) {
         at(rank, Space::kInput, element) = expressions_.input(rank, element);
       }
@@ -66,46 +84,45 @@ class Run {
     return {};
   }
 
-  const Expressions& expressions() const { return expressions_; }
-  Value output_of(int rank, int element) { return at(rank, Space::kOutput, element); }
-  int elements() const { return elements_; }
-
- private:
   Status wrong(int rank, int number, const std::string& what) const {
     return invalid(fmt::format("rank {}, {}: {}{}", rank, step_text(plans_[rank], number), what,
-                               in_place_ ? " (in place)" : ""));
+                               circumstances()));
   }
 
-  const Partition& partition(int rank, Space space) const {
-    return plans_[rank].partitions[static_cast<int>(space)];
+  std::string circumstances() const {
+    std::string text = counts_.empty() ? "" : " (uneven counts)";
+    if (in_place_) text += " (in place)";
+    return text;
+  }
+
+  Shape shape(int rank) const { return shape_of(claim_.operation, size_, rank, claim_.root); }
+
+  Elements place(int rank, BlockRange range) const {
+    return plans_[rank].elements(range, elements_, counts_.empty() ? nullptr : &counts_[rank]);
   }
 
   int elements_of(int rank, Space space) const {
-    const Partition& cut = partition(rank, space);
-    if (cut.unit == Partition::Unit::kEach) return cut.blocks * elements_;
-    return cut.blocks == 0 ? 0 : elements_;
+    const int blocks = plans_[rank].partitions[static_cast<int>(space)].blocks;
+    return static_cast<int>(place(rank, {space, 0, blocks}).size);
   }
 
-  int elements_in_block(int rank, Space space) const {
-    const Partition& cut = partition(rank, space);
-    return cut.unit == Partition::Unit::kEach ? elements_ : elements_ / cut.blocks;
-  }
-
-  // The buffers must be as large as the operation's.
+  // The buffers must be as large as the operation's, and lie where they lie in place.
   Status check_partitions(int rank) const {
-    if (claim_.operation == Operation::kBarrier) return {};
-    const bool gathers = claim_.operation == Operation::kAllGather;
-    const bool output = claim_.operation != Operation::kReduce || rank == claim_.root;
-    const bool input = claim_.operation != Operation::kBroadcast || rank == claim_.root;
-    const int64_t total = gathers ? int64_t{size_} * elements_ : elements_;
-    if (input && elements_of(rank, Space::kInput) != elements_) {
-      return invalid(fmt::format("plan of rank {}: its input is not the operation's", rank));
+    const Plan& plan = plans_[rank];
+    const Shape wanted = shape(rank);
+    const auto wrong_plan = [rank](const std::string& what) {
+      return invalid(fmt::format("plan of rank {}: {}", rank, what));
+    };
+    if (wanted.input > 0 && elements_of(rank, Space::kInput) != wanted.input * elements_) {
+      return wrong_plan("its input is not the operation's");
     }
-    if (output && elements_of(rank, Space::kOutput) != total) {
-      return invalid(fmt::format("plan of rank {}: its output is not the operation's", rank));
+    if (wanted.output > 0 && elements_of(rank, Space::kOutput) != wanted.output * elements_) {
+      return wrong_plan("its output is not the operation's");
     }
-    if (gathers && plans_[rank].input_offset != rank) {
-      return invalid(fmt::format("plan of rank {}: in place, its input is block {}", rank, rank));
+    if (wanted.input == 0 || wanted.output == 0 || !allows_in_place(claim_.operation)) return {};
+    if (!plan.allows_in_place) return wrong_plan("must allow to be in place");
+    if (plan.input_offset != wanted.input_offset) {
+      return wrong_plan(fmt::format("in place, its input_offset is {}", wanted.input_offset));
     }
     return {};
   }
@@ -169,30 +186,34 @@ class Run {
   }
 
   Value& at(int rank, Space space, int element) {
-    if (in_place_ && space == Space::kInput) {
-      const int shift = plans_[rank].input_offset * elements_in_block(rank, Space::kInput);
-      if (elements_of(rank, Space::kOutput) > 0) {
-        return memory_[rank][static_cast<int>(Space::kOutput)][element + shift];
-      }
+    const Plan& plan = plans_[rank];
+    const bool in_both = in_place_ && space != Space::kScratch && plan.partitions[0].blocks > 0 &&
+                         plan.partitions[1].blocks > 0;
+    // What input and output share is kept where the larger of them is.
+    const bool in_output = plan.partitions[0].blocks <= plan.partitions[1].blocks;
+    if (in_both && space == Space::kInput && in_output) {
+      element += static_cast<int>(place(rank, {Space::kOutput, plan.input_offset, 0}).begin);
+      space = Space::kOutput;
+    } else if (in_both && space == Space::kOutput && !in_output) {
+      element += static_cast<int>(place(rank, {Space::kInput, -plan.input_offset, 0}).begin);
+      space = Space::kInput;
     }
     return memory_[rank][static_cast<int>(space)][element];
   }
 
   std::vector<Value> read(int rank, BlockRange range) {
     std::vector<Value> values;
-    if (range.count == 0) return values;
-    const int width = elements_in_block(rank, range.space);
-    for (int element = 0; element < range.count * width; ++element) {
-      values.push_back(at(rank, range.space, range.first * width + element));
+    const Elements elements = place(rank, range);
+    for (int64_t element = 0; element < elements.size; ++element) {
+      values.push_back(at(rank, range.space, static_cast<int>(elements.begin + element)));
     }
     return values;
   }
 
   void write(int rank, BlockRange range, const std::vector<Value>& values) {
-    if (range.count == 0) return;
-    const int width = elements_in_block(rank, range.space);
-    for (size_t element = 0; element < values.size(); ++element) {
-      at(rank, range.space, range.first * width + static_cast<int>(element)) = values[element];
+    const int begin = static_cast<int>(place(rank, range).begin);
+    for (int element = 0; element < static_cast<int>(values.size()); ++element) {
+      at(rank, range.space, begin + element) = values[element];
     }
   }
 
@@ -265,28 +286,46 @@ class Run {
     return {};
   }
 
+  Status bad_output(int rank, int block, const std::string& what) const {
+    return invalid(fmt::format("rank {}, output {}: {}{}", rank, block, what, circumstances()));
+  }
+
+  // Which element of whose input belongs into `element` of an output, the `index`-th of `block`.
+  struct Origin {
+    int rank = 0;  // -1: of all, reduced
+    int64_t element = 0;
+  };
+  Origin origin(int rank, int block, int64_t index, int64_t element) const {
+    const auto begin = [&](int giver) { return place(giver, input(rank)).begin; };
+    switch (claim_.operation) {
+      case Operation::kBroadcast: return {claim_.root, element};
+      case Operation::kAllGather:
+      case Operation::kGather: return {block, index};
+      case Operation::kAllToAll: return {block, begin(block) + index};
+      case Operation::kScatter: return {claim_.root, begin(claim_.root) + element};
+      case Operation::kReduceScatter: return {-1, begin(rank) + element};
+      default: return {-1, element};
+    }
+  }
+
   Status check_output(int rank) {
-    const bool is_reduction = reduces(claim_.operation);
-    if (claim_.operation == Operation::kReduce && rank != claim_.root) return {};
-    const int total = elements_of(rank, Space::kOutput);
-    for (int element = 0; element < total; ++element) {
-      const int block = element / elements_in_block(rank, Space::kOutput);
-      const auto bad = [&](const std::string& what) {
-        return invalid(fmt::format("rank {}, output {}: {}{}", rank, block, what,
-                                   in_place_ ? " (in place)" : ""));
-      };
-      const Value value = at(rank, Space::kOutput, element);
-      if (value == kUndefined) return bad("was never written");
-      const Expression& expression = expressions_.at(value);
-      if (expression.element != element % elements_) return bad("holds other elements");
-      if (is_reduction) {
-        CIUIC_RETURN_IF_ERROR(check_result(rank, block, element, value));
-        continue;
-      }
-      const int owner =
-          claim_.operation == Operation::kBroadcast ? claim_.root : element / elements_;
-      if (!expression.raw() || expression.rank() != owner) {
-        return bad(fmt::format("is not what rank {} gave", owner));
+    const int blocks = plans_[rank].partitions[static_cast<int>(Space::kOutput)].blocks;
+    for (int block = 0; shape(rank).output > 0 && block < blocks; ++block) {
+      const Elements elements = place(rank, output(block));
+      for (int64_t index = 0; index < elements.size; ++index) {
+        const int element = static_cast<int>(elements.begin + index);
+        const Origin from = origin(rank, block, index, element);
+        const Value value = at(rank, Space::kOutput, element);
+        if (value == kUndefined) return bad_output(rank, block, "was never written");
+        const Expression& expression = expressions_.at(value);
+        if (expression.element != from.element) {
+          return bad_output(rank, block, "holds other elements");
+        }
+        if (from.rank < 0) {
+          CIUIC_RETURN_IF_ERROR(check_result(rank, block, element, value));
+        } else if (!expression.raw() || expression.rank() != from.rank) {
+          return bad_output(rank, block, fmt::format("is not what rank {} gave", from.rank));
+        }
       }
     }
     return {};
@@ -294,18 +333,14 @@ class Run {
 
   Status check_result(int rank, int block, int element, Value value) {
     const Expression& expression = expressions_.at(value);
-    const auto bad = [&](const std::string& what) {
-      return invalid(fmt::format("rank {}, output {}: {}{}", rank, block, what,
-                                 in_place_ ? " (in place)" : ""));
-    };
+    const auto bad = [&](const std::string& what) { return bad_output(rank, block, what); };
     for (int other = 0; other < size_; ++other) {
       if (expression.times[other] == 1) continue;
       return bad(
           fmt::format("rank {}'s contribution is in it {} times", other, expression.times[other]));
     }
     if (size_ > 1 && !expression.final) return bad("was not marked final");
-    if (claim_.operation == Operation::kReduce) return {};
-    if (rank > 0 && at(0, Space::kOutput, element) != value) {
+    if (claim_.operation == Operation::kAllReduce && at(0, Space::kOutput, element) != value) {
       return bad("is another expression than on rank 0");
     }
     if (expression.made_by == -2 && !expression.ordered) {
@@ -352,6 +387,7 @@ class Run {
   const int size_;
   int elements_ = 1;  // of a buffer of the call's count
   bool in_place_ = false;
+  std::vector<Counts> counts_;  // by rank; none: all blocks have `elements_`
   Expressions expressions_;
   std::vector<std::pair<int, int>> sorted_;              // (rank, step)
   std::vector<std::vector<std::vector<int>>> incoming_;  // messages of [rank][step]
@@ -366,8 +402,11 @@ Status check_values(const Claim& claim, const std::vector<Plan>& plans,
                     const std::vector<Message>& messages) {
   Run run(claim, plans, messages);
   CIUIC_RETURN_IF_ERROR(run.prepare());
-  CIUIC_RETURN_IF_ERROR(run.run(/*in_place=*/false));
-  return run.run(/*in_place=*/true);
+  CIUIC_RETURN_IF_ERROR(run.run(/*pattern=*/-1));
+  for (int pattern = 0; claim.uneven && pattern < kUnevenPatterns; ++pattern) {
+    CIUIC_RETURN_IF_ERROR(run.run(pattern));
+  }
+  return {};
 }
 
 // Whether the raw contributions of every host are operands of one and the same fold.
@@ -393,7 +432,7 @@ bool rounds_once_a_host(const Claim& claim, const std::vector<Plan>& plans, cons
   const Result<std::vector<Message>> messages = match(plans);
   if (!messages.ok()) return false;
   Run run(claim, plans, *messages);
-  if (!run.prepare().ok() || !run.run(/*in_place=*/false).ok()) return false;
+  if (!run.prepare().ok() || !run.run(/*pattern=*/-1).ok()) return false;
   const int rank = claim.operation == Operation::kReduce ? claim.root : 0;
   for (int element = 0; element < run.elements(); ++element) {
     if (!folds_hosts(run.expressions(), run.output_of(rank, element), layout)) return false;

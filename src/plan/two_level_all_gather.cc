@@ -52,7 +52,7 @@ static void add_ring_of_hosts(Plan* plan, const Layout& layout, int rank,
 Plan two_level_all_gather(const Layout& layout, int rank) {
   CIUIC_ASSERT(0 <= rank && rank < layout.size());
   Plan plan;
-  plan.partitions[0] = {1, Partition::Unit::kEach};
+  plan.partitions[0] = {1, Partition::Unit::kEach, /*first=*/rank};
   plan.partitions[1] = {layout.size(), Partition::Unit::kEach};
   plan.input_offset = rank;
   const int host = layout.host_of(rank);

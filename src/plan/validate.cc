@@ -49,8 +49,13 @@ class Validation {
     }
     for (int space = 0; space < kSpaces; ++space) {
       const int blocks = plan_.partitions[space].blocks;
+      const int first = plan_.partitions[space].first;
       if (blocks < 0 || blocks > kMaxBlocks) {
         return wrong(fmt::format("{} has {} blocks", name_of(static_cast<Space>(space)), blocks));
+      }
+      if (first < 0 || first >= size_) {
+        return wrong(fmt::format("the first block of {} is rank {}'s",
+                                 name_of(static_cast<Space>(space)), first));
       }
     }
     CIUIC_RETURN_IF_ERROR(check_aliasing());
@@ -84,19 +89,20 @@ class Validation {
   Status check_aliasing() const {
     const Partition& input = plan_.partitions[static_cast<int>(Space::kInput)];
     const Partition& output = plan_.partitions[static_cast<int>(Space::kOutput)];
-    if (plan_.input_offset < 0 || plan_.input_offset > kMaxBlocks) {
+    if (plan_.input_offset < -kMaxBlocks || plan_.input_offset > kMaxBlocks) {
       return wrong(fmt::format("input_offset is {}", plan_.input_offset));
     }
-    if (input.blocks == 0 || output.blocks == 0) return {};
+    if (!plan_.allows_in_place || input.blocks == 0 || output.blocks == 0) return {};
     const bool whole = input.blocks == 1 && output.blocks == 1;
     const bool alike = whole || (input.unit == output.unit &&
                                  (input.unit == Partition::Unit::kEach ||
                                   (input.blocks == output.blocks && plan_.input_offset == 0)));
     if (!alike) return wrong("the partitions of input and output cannot be in place");
-    if (plan_.input_offset + input.blocks > output.blocks) {
-      return wrong("in place, the input would lie outside the output");
-    }
-    return {};
+    const int end = plan_.input_offset + input.blocks;  // in blocks of the output
+    const bool within_output = plan_.input_offset >= 0 && end <= output.blocks;
+    const bool within_input = plan_.input_offset <= 0 && end >= output.blocks;
+    if (within_output || within_input) return {};
+    return wrong("in place, neither of input and output would lie within the other");
   }
 
   Status check_step(int number) {
@@ -146,13 +152,10 @@ class Validation {
   }
 
   bool overlap_in_part(BlockRange a, BlockRange b) const {
-    const auto scratch = [](BlockRange range) { return range.space == Space::kScratch; };
-    const auto first = [&](BlockRange range) {
-      return range.first + (range.space == Space::kInput ? plan_.input_offset : 0);
-    };
-    if (a.count == 0 || b.count == 0 || scratch(a) != scratch(b)) return false;
-    if (first(a) == first(b) && a.count == b.count) return false;
-    return first(a) < first(b) + b.count && first(b) < first(a) + a.count;
+    a = plan_.in_place(a);
+    b = plan_.in_place(b);
+    if (a.count == 0 || b.count == 0 || a.space != b.space || a == b) return false;
+    return a.first < b.first + b.count && b.first < a.first + a.count;
   }
 
   const Plan& plan_;

@@ -111,24 +111,36 @@ static size_t staging_of(const Call& call, const plan::Plan& plan, size_t chunk_
   return bytes;
 }
 
-// `input_block` is which block of the output the input is in place.
-void Caller::set_up(const Call& call, size_t input_bytes, size_t output_bytes, int input_block,
-                    Pending* pending) {
+plan::Shape Caller::shape_of(const Call& call) const {
+  if (call.random_plan != nullptr) return {};
+  return plan::shape_of(call.operation, call.values.ranks, rank_, call.root);
+}
+
+// `block_bytes` is what a block of the operation's shape has.
+void Caller::set_up(const Call& call, size_t block_bytes, Pending* pending) {
   const Values& values = call.values;
-  const bool is_root = rank_ == call.root;
+  const plan::Shape shape = shape_of(call);
   const bool is_broadcast = call.operation == plan::Operation::kBroadcast && !call.random_plan;
-  const bool is_reduce = call.operation == plan::Operation::kReduce && !call.random_plan;
-  const bool has_output = !is_reduce || is_root;
-  const bool in_place = (call.in_place || is_broadcast) && has_output;
-  if (has_output) pending->output = GuardedBuffer(output_bytes, random_.next());
-  if (!in_place) pending->input = GuardedBuffer(input_bytes, random_.next());
-  pending->input_at =
-      in_place ? pending->output.data() + input_block * input_bytes : pending->input.data();
-  if (!is_broadcast || is_root) {
-    values.fill(rank_, static_cast<int64_t>(input_bytes / size_of(values.dtype)),
-                pending->input_at);
+  const bool in_place = shape.input > 0 && shape.output > 0 && (call.in_place || is_broadcast) &&
+                        (call.random_plan || plan::allows_in_place(call.operation));
+  const bool is_within_input = in_place && shape.input > shape.output;
+  const size_t input_bytes = shape.input * block_bytes;
+  pending->output_bytes = shape.output * block_bytes;
+  if (shape.output > 0 && !is_within_input) {
+    pending->output = GuardedBuffer(pending->output_bytes, random_.next());
+    pending->output_at = pending->output.data();
   }
-  if (!in_place) {
+  if (shape.input > 0 && (!in_place || is_within_input)) {
+    pending->input = GuardedBuffer(input_bytes, random_.next());
+    pending->input_at = pending->input.data();
+  }
+  const auto offset = shape.input_offset * static_cast<int64_t>(block_bytes);
+  if (is_within_input) pending->output_at = pending->input_at - offset;
+  if (in_place && !is_within_input) pending->input_at = pending->output_at + offset;
+  if (is_broadcast) pending->input_at = pending->output_at;  // one buffer on all ranks
+  if (shape.input == 0) return;
+  values.fill(rank_, static_cast<int64_t>(input_bytes / size_of(values.dtype)), pending->input_at);
+  if (!in_place || is_within_input) {
     pending->input_copy.assign(pending->input_at, pending->input_at + input_bytes);
   }
 }
@@ -143,18 +155,15 @@ static uint64_t kind_of(const Call& call) {
 
 engine::Request Caller::request_for(const Call& call, Pending* pending) {
   const std::shared_ptr<const plan::Plan> plan = plan_for(call);
-  const bool is_barrier = !call.random_plan && call.operation == plan::Operation::kBarrier;
-  if (is_barrier) {
-    set_up(call, 0, 0, 0, pending);
-  } else {
-    set_up(call, space_bytes(*plan, plan::Space::kInput, call),
-           space_bytes(*plan, plan::Space::kOutput, call), plan->input_offset, pending);
-  }
+  set_up(call,
+         call.random_plan != nullptr ? space_bytes(*plan, plan::Space::kInput, call)
+                                     : call.count * size_of(call.values.dtype),
+         pending);
   engine::Request request;
   request.operation = call.random_plan ? "random_plan" : plan::name_of(call.operation);
   request.plan = plan;
   request.input = pending->input_at;
-  request.output = pending->output.size() > 0 ? pending->output.data() : nullptr;
+  request.output = pending->output_at;
   request.count = call.count;
   request.dtype = call.values.dtype;
   request.op = call.values.op;
@@ -170,22 +179,17 @@ engine::Request Caller::request_for(const Call& call, Pending* pending) {
 
 // As the library's own operations make it.
 engine::Request Caller::chosen_request_for(const Call& call, Pending* pending) {
-  const bool is_gather = call.operation == plan::Operation::kAllGather;
-  const bool is_barrier = call.operation == plan::Operation::kBarrier;
-  const int64_t input_count = is_barrier ? 0 : call.count;
-  const int64_t output_count = input_count * (is_gather ? call.values.ranks : 1);
-  const size_t element = size_of(call.values.dtype);
-  set_up(call, input_count * element, output_count * element, is_gather ? rank_ : 0, pending);
+  set_up(call, call.count * size_of(call.values.dtype), pending);
+  const bool is_broadcast = call.operation == plan::Operation::kBroadcast;
+  const plan::Shape shape = shape_of(call);
+  const int64_t input_count = call.count * (is_broadcast ? 1 : shape.input);
+  const int64_t output_count = call.count * shape.output;
   collective::Arguments arguments;
   arguments.operation = call.operation;
   arguments.op = call.values.op;
   arguments.root = call.root;
   arguments.input = {pending->input_at, input_count, call.values.dtype, {}};
-  if (pending->output.size() > 0) {
-    arguments.output = {pending->output.data(), output_count, call.values.dtype, {}};
-  } else {
-    arguments.output.dtype = call.values.dtype;
-  }
+  arguments.output = {pending->output_at, output_count, call.values.dtype, {}};
   Result<engine::Request> request = collective::prepare(chooser_, arguments);
   if (request.ok()) return std::move(*request);
   fail(pending->call, "was refused: " + request.status().message());
@@ -197,8 +201,9 @@ void Caller::submit(TimeNs now) {
   const Call& call = call_of(number);
   Pending pending;
   pending.call = number;
+  const bool is_chosen = call.is_chosen && call.operation <= plan::Operation::kBarrier;
   engine::Request request =
-      call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
+      is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
   staging_.push_back(staging_of(call, *request.plan, request.chunk_bytes, group_->window));
   request.timeout_ms = call.timeout_ms >= 0 ? call.timeout_ms : scenario_->timeout_ms;
   request.deadline = deadline_after(now, request.timeout_ms);
@@ -269,17 +274,16 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
   record.status = planted(pending->work->status());
   std::string wrong;
   if (!pending->output.is_intact() || !pending->input.is_intact()) wrong = "wrote out of bounds";
-  if (!pending->input_copy.empty() &&
-      std::memcmp(pending->input_copy.data(), pending->input_at, pending->input_copy.size()) != 0) {
-    wrong = "wrote to its input";
-  }
+  if (has_written_input(*pending)) wrong = "wrote to its input";
   if (record.status.ok()) {
     ++ok_;
     const Call& call = call_of(pending->call);
     if (wrong.empty() && !is_lie(pending->call)) wrong = check_result(*pending);
-    if (call.random_plan == nullptr && call.operation != plan::Operation::kReduce &&
-        !is_lie(pending->call)) {
-      record.hash = hash_of(pending->output.data(), pending->output.size());
+    const bool is_alike = call.operation == plan::Operation::kAllReduce ||
+                          call.operation == plan::Operation::kBroadcast ||
+                          call.operation == plan::Operation::kAllGather;
+    if (call.random_plan == nullptr && is_alike && !is_lie(pending->call)) {
+      record.hash = hash_of(pending->output_at, pending->output_bytes);
     }
   } else {
     ++ended_;
@@ -304,26 +308,50 @@ void Caller::keep(Pending* pending) {
   }
 }
 
+bool Caller::has_written_input(const Pending& pending) const {
+  const std::byte* const begin = pending.input_at;
+  const std::byte* const end = begin + pending.input_copy.size();
+  // Where the output lies within, what comes before it and what comes after it.
+  const bool is_within = begin <= pending.output_at && pending.output_at < end;
+  const std::byte* const hole = is_within ? pending.output_at : end;
+  const std::byte* const rest = is_within ? hole + pending.output_bytes : end;
+  const std::byte* const copy = pending.input_copy.data();
+  return !std::equal(begin, hole, copy) || !std::equal(rest, end, copy + (rest - begin));
+}
+
 std::string Caller::check_result(const Pending& pending) const {
   const Call& call = call_of(pending.call);
   const Values& values = call.values;
-  const std::byte* result = pending.output.data();
+  const std::byte* result = pending.output_at;
   if (call.random_plan != nullptr) return check_random_plan(pending);
+  if (shape_of(call).output == 0) return "";
   switch (call.operation) {
-    case plan::Operation::kAllReduce: return values.check_reduced(result, call.count);
-    case plan::Operation::kReduce:
-      return rank_ == call.root ? values.check_reduced(result, call.count) : "";
+    case plan::Operation::kAllReduce:
+    case plan::Operation::kReduce: return values.check_reduced(result, call.count);
+    case plan::Operation::kReduceScatter:
+      return values.check_reduced(result, call.count, rank_ * call.count);
     case plan::Operation::kBroadcast: return values.check_copied(call.root, result, call.count);
+    case plan::Operation::kScatter:
+      return values.check_copied(call.root, result, call.count, rank_ * call.count);
     case plan::Operation::kAllGather:
-      for (int rank = 0; rank < values.ranks; ++rank) {
-        const std::string wrong = values.check_copied(
-            rank, result + rank * call.count * size_of(values.dtype), call.count);
-        if (!wrong.empty()) return wrong;
-      }
-      return "";
-    case plan::Operation::kBarrier: return "";
+    case plan::Operation::kGather:
+    case plan::Operation::kAllToAll: return check_blocks(pending);
+    default: break;
   }
   return "no such operation";
+}
+
+// A block from each rank: its whole input, or in an all-to-all this rank's part of it.
+std::string Caller::check_blocks(const Pending& pending) const {
+  const Call& call = call_of(pending.call);
+  const bool is_part = call.operation == plan::Operation::kAllToAll;
+  for (int rank = 0; rank < call.values.ranks; ++rank) {
+    const std::string wrong = call.values.check_copied(
+        rank, pending.output_at + rank * call.count * size_of(call.values.dtype), call.count,
+        is_part ? rank_ * call.count : 0);
+    if (!wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 std::string Caller::check_random_plan(const Pending& pending) const {
@@ -341,8 +369,7 @@ std::string Caller::check_random_plan(const Pending& pending) const {
     const int64_t begin = partition.begin(block, call.count);
     const int64_t end = partition.begin(block + 1, call.count);
     if (drawn.defined[rank_][block] && begin < end &&
-        std::memcmp(outputs[rank_].data() + begin, pending.output.data() + begin, end - begin) !=
-            0) {
+        std::memcmp(outputs[rank_].data() + begin, pending.output_at + begin, end - begin) != 0) {
       return fmt::format("block {} of the output is wrong", block);
     }
   }

@@ -86,8 +86,10 @@ class Caller {
     engine::WorkState* work = nullptr;
     GuardedBuffer input;
     GuardedBuffer output;
-    std::byte* input_at = nullptr;      // within one of them
-    std::vector<std::byte> input_copy;  // empty where it is in place
+    std::byte* input_at = nullptr;  // both are within one of them, or null
+    std::byte* output_at = nullptr;
+    size_t output_bytes = 0;
+    std::vector<std::byte> input_copy;  // what must still be there, save where the output lies
   };
   struct Ended {
     size_t call = 0;
@@ -110,12 +112,14 @@ class Caller {
   engine::Request request_for(const Call& call, Pending* pending);
   engine::Request chosen_request_for(const Call& call, Pending* pending);
   void submit(TimeNs now);
-  void set_up(const Call& call, size_t input_bytes, size_t output_bytes, int input_block,
-              Pending* pending);
+  plan::Shape shape_of(const Call& call) const;
+  void set_up(const Call& call, size_t block_bytes, Pending* pending);
   void look_at_ends(TimeNs now);
   void judge_end(TimeNs now, Pending* pending);
   void keep(Pending* pending);
+  bool has_written_input(const Pending& pending) const;
   std::string check_result(const Pending& pending) const;
+  std::string check_blocks(const Pending& pending) const;
   std::string check_random_plan(const Pending& pending) const;
   void check_untouched(const Ended& ended) const;
   void fail(size_t call, const std::string& what) const;

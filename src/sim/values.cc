@@ -119,14 +119,14 @@ void Values::fill(int rank, int64_t count, std::byte* at) const {
   for (int64_t i = 0; i < count; ++i) encode(dtype, contribution(rank, i), at + i * element);
 }
 
-std::string Values::check_reduced(const std::byte* result, int64_t count) const {
+std::string Values::check_reduced(const std::byte* result, int64_t count, int64_t first) const {
   const size_t element = size_of(dtype);
   std::byte exact[8];
   for (int64_t i = 0; i < count; ++i) {
-    uint64_t value = static_cast<uint64_t>(contribution(0, i));  // unsigned, so that it may wrap
-    double magnitude = std::fabs(static_cast<double>(contribution(0, i)));
+    uint64_t value = static_cast<uint64_t>(contribution(0, first + i));  // unsigned: it may wrap
+    double magnitude = std::fabs(static_cast<double>(contribution(0, first + i)));
     for (int rank = 1; rank < ranks; ++rank) {
-      const int64_t next = contribution(rank, i);
+      const int64_t next = contribution(rank, first + i);
       const auto so_far = static_cast<int64_t>(value);
       magnitude += std::fabs(static_cast<double>(next));
       switch (op) {
@@ -158,11 +158,12 @@ std::string Values::check_reduced(const std::byte* result, int64_t count) const 
   return "";
 }
 
-std::string Values::check_copied(int rank, const std::byte* result, int64_t count) const {
+std::string Values::check_copied(int rank, const std::byte* result, int64_t count,
+                                 int64_t first) const {
   const size_t element = size_of(dtype);
   std::byte exact[8];
   for (int64_t i = 0; i < count; ++i) {
-    encode(dtype, contribution(rank, i), exact);
+    encode(dtype, contribution(rank, first + i), exact);
     if (std::memcmp(exact, result + i * element, element) != 0) {
       return fmt::format("element {} of rank {}'s: {} instead of {}", i, rank,
                          decode(dtype, result + i * element), decode(dtype, exact));

@@ -28,11 +28,13 @@ struct Values {
   // Elements [0, count) of a rank's contribution, as bytes of the dtype.
   void fill(int rank, int64_t count, std::byte* at) const;
 
-  // Empty where `result` is the reduction of all ranks' contributions, else what is wrong with it.
-  std::string check_reduced(const std::byte* result, int64_t count) const;
+  // Empty where `result` is the reduction of all ranks' contributions from element `first` on, else
+  // what is wrong with it.
+  std::string check_reduced(const std::byte* result, int64_t count, int64_t first = 0) const;
 
-  // Empty where `result` is what `rank` contributed.
-  std::string check_copied(int rank, const std::byte* result, int64_t count) const;
+  // Empty where `result` is what `rank` contributed from element `first` on.
+  std::string check_copied(int rank, const std::byte* result, int64_t count,
+                           int64_t first = 0) const;
 };
 
 }  // namespace ciuic::sim

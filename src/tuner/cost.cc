@@ -16,11 +16,7 @@ using plan::Step;
 using plan::StepKind;
 
 int64_t bytes_of(const Plan& plan, plan::BlockRange range, const Load& load) {
-  if (range.count == 0) return 0;
-  const plan::Partition& partition = plan.partitions[static_cast<int>(range.space)];
-  const int64_t begin = partition.begin(range.first, load.count);
-  const int64_t end = partition.begin(range.first + range.count, load.count);
-  return (end - begin) * static_cast<int64_t>(size_of(load.dtype));
+  return plan.elements(range, load.count).size * static_cast<int64_t>(size_of(load.dtype));
 }
 
 int64_t sent_bytes(const Plan& plan, const Load& load) {

@@ -87,6 +87,14 @@ Status read_layout(const PlanQuery& query, Question* question) {
   return {};
 }
 
+// Of the largest input that a rank gives, with one element a block.
+int64_t input_bytes(const Question& question, DataType dtype) {
+  const int root = question.root();
+  const int blocks =
+      plan::shape_of(question.call.operation, question.layout.size(), root, root).input;
+  return static_cast<int64_t>(size_of(dtype)) * std::max(1, blocks);
+}
+
 Status read_data(const PlanQuery& query, Question* question) {
   const std::optional<DataType> dtype = dtype_named(query.dtype);
   if (!dtype) {
@@ -115,7 +123,7 @@ Status read_data(const PlanQuery& query, Question* question) {
   }
   call.dtype = *dtype;
   call.op = *op;
-  call.count = query.bytes / static_cast<int64_t>(size_of(*dtype));
+  call.count = query.bytes / input_bytes(*question, *dtype);
   if (call.operation == Operation::kBarrier) call.count = 0;
   return {};
 }
@@ -217,7 +225,7 @@ Result<std::string> describe_plan(const PlanQuery& query) {
       {"hosts", question.layout.hosts()},
       {"ranks", question.layout.size()},
       {"root", plan::has_root(call.operation) ? Json(call.root) : Json(nullptr)},
-      {"bytes", call.count * static_cast<int64_t>(size_of(call.dtype))},
+      {"bytes", call.count * input_bytes(question, call.dtype)},
       {"count", call.count},
       {"dtype", name_of(call.dtype)},
       {"op", name_of(call.op)},

@@ -69,6 +69,24 @@ TEST(DescribePlanTest, BarrierHasNoBytes) {
   EXPECT_EQ(json["totals"]["sent_bytes"], 0);
 }
 
+TEST(DescribePlanTest, BytesAreThoseOfTheWholeInput) {
+  PlanQuery query;
+  query.ranks = 4;
+  query.bytes = 4000;
+  query.root = 2;
+  for (const char* name : {"reduce_scatter", "all_to_all", "scatter", "gather", "all_gather"}) {
+    query.operation = name;
+    const nlohmann::json json = described(query);
+    const bool has_blocks = query.operation != "gather" && query.operation != "all_gather";
+    EXPECT_EQ(json["bytes"], 4000) << name;
+    EXPECT_EQ(json["count"], has_blocks ? 250 : 1000) << name;
+  }
+  query.operation = "scatter";
+  query.bytes = 4015;
+  EXPECT_EQ(described(query)["bytes"], 4000);
+  EXPECT_EQ(described(query)["plans"][2]["sent_bytes"], 3000);
+}
+
 TEST(DescribePlanTest, BadQueriesAreRefused) {
   PlanQuery good;
   good.operation = "all_reduce";

@@ -15,6 +15,16 @@ static int64_t bytes_of(const Call& call) {
   return call.count * static_cast<int64_t>(size_of(call.dtype));
 }
 
+// The call with the mean of uneven counts in place of them.
+static Call evened(const Call& call, int size) {
+  Call even = call;
+  if (!call.uneven) return even;
+  const bool known =
+      call.operation == Operation::kAllGather || call.operation == Operation::kReduceScatter;
+  even.count = known ? call.count / size : 0;
+  return even;
+}
+
 static Algorithm choose_on_one_host(const Call& call, int size, const TuningTable& table) {
   const int64_t bytes = bytes_of(call);
   switch (call.operation) {
@@ -36,12 +46,15 @@ static Algorithm choose_across_hosts(const Call& call, int size, const TuningTab
     case Operation::kAllGather:
       return bytes <= table.direct_gather_bytes / size ? Algorithm::kDirect : Algorithm::kRing;
     case Operation::kBarrier: return Algorithm::kDissemination;
-    default: return Algorithm::kBinomial;
+    case Operation::kReduce:
+    case Operation::kBroadcast: return Algorithm::kBinomial;
+    default: return Algorithm::kDirect;
   }
 }
 
 static Algorithm choose_two_level(const Call& call, const Layout& layout,
                                   const TuningTable& table) {
+  if (call.operation > Operation::kBarrier) return Algorithm::kDirect;
   if (call.operation != Operation::kAllReduce) return Algorithm::kTwoLevel;
   const int64_t bytes = bytes_of(call);
   if (bytes <= table.two_level_single_bytes) return Algorithm::kTwoLevel;
@@ -67,7 +80,8 @@ size_t choose_chunk_bytes(const Call& call, Algorithm algorithm, const Layout& l
   return static_cast<size_t>(std::clamp((chunk + kPage - 1) / kPage * kPage, least, most));
 }
 
-Choice choose(const Call& call, const Layout& layout, const TuningTable& table) {
+Choice choose(const Call& asked, const Layout& layout, const TuningTable& table) {
+  const Call call = evened(asked, layout.size());
   Choice choice;
   if (layout.hosts() == 1) {
     choice.algorithm = choose_on_one_host(call, layout.size(), table);
@@ -75,6 +89,9 @@ Choice choose(const Call& call, const Layout& layout, const TuningTable& table) 
     choice.algorithm = choose_across_hosts(call, layout.size(), table);
   } else {
     choice.algorithm = choose_two_level(call, layout, table);
+  }
+  if (call.uneven && !plan::takes_uneven(call.operation, choice.algorithm)) {
+    choice.algorithm = Algorithm::kDirect;
   }
   choice.chunk_bytes = choose_chunk_bytes(call, choice.algorithm, layout, table);
   return choice;

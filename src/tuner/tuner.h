@@ -16,8 +16,13 @@ struct Call {
   plan::Operation operation = plan::Operation::kAllReduce;
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
-  int64_t count = 0;  // elements of the input; 0 in a barrier
+  int64_t count = 0;  // elements, in the unit of the plans (plan::shape_of()); 0 in a barrier
   int root = 0;
+
+  // Counts differ from rank to rank: only algorithms that take that are chosen. `count` is then all
+  // ranks' together in all_gather and reduce_scatter; in others, where no rank knows all, it is not
+  // looked at.
+  bool uneven = false;
 };
 
 struct Choice {

@@ -42,18 +42,39 @@ TEST(TunerTest, EveryChoiceFitsItsLayout) {
       for (int dtype = 0; dtype < kDataTypes; ++dtype) {
         for (int64_t count :
              {int64_t{0}, int64_t{1}, int64_t{5000}, int64_t{1} << 20, int64_t{1} << 33}) {
-          const Call call{static_cast<Operation>(operation), static_cast<DataType>(dtype),
-                          ReduceOp::kSum, count, 0};
-          const Choice choice = choose(call, layout, TuningTable{});
-          EXPECT_TRUE(fits(call.operation, choice.algorithm, layout)) << text;
-          EXPECT_EQ(choice.chunk_bytes % size_of(call.dtype), 0u);
-          EXPECT_GE(choice.chunk_bytes, 16u << 10);
-          ++choices;
+          Call call{static_cast<Operation>(operation), static_cast<DataType>(dtype), ReduceOp::kSum,
+                    count, 0};
+          for (const bool uneven : {false, true}) {
+            call.uneven = uneven;
+            if (uneven && plan::uneven_name_of(call.operation) == nullptr) continue;
+            const Choice choice = choose(call, layout, TuningTable{});
+            EXPECT_TRUE(fits(call.operation, choice.algorithm, layout)) << text;
+            EXPECT_EQ(choice.chunk_bytes % size_of(call.dtype), 0u);
+            EXPECT_GE(choice.chunk_bytes, 16u << 10);
+            EXPECT_TRUE(!uneven || takes_uneven(call.operation, choice.algorithm)) << text;
+            ++choices;
+          }
         }
       }
     }
   }
-  EXPECT_EQ(choices, 10 * 5 * 7 * 5);
+  EXPECT_EQ(choices, 10 * (9 + 5) * kDataTypes * 5);
+}
+
+// What differs between ranks must not decide what they choose.
+TEST(TunerTest, UnevenCallsOfWhichNoRankKnowsAllAreChosenWithoutTheirCount) {
+  for (const Operation operation :
+       {Operation::kAllToAll, Operation::kGather, Operation::kScatter}) {
+    for (const char* text : {"5", "5x1", "3+2"}) {
+      const Layout layout = *Layout::parse(text);
+      Call call{operation, DataType::kInt64, ReduceOp::kSum, 0, 0, /*uneven=*/true};
+      const Choice none = choose(call, layout, TuningTable{});
+      call.count = int64_t{1} << 30;
+      const Choice many = choose(call, layout, TuningTable{});
+      EXPECT_EQ(none.algorithm, many.algorithm);
+      EXPECT_EQ(none.chunk_bytes, many.chunk_bytes);
+    }
+  }
 }
 
 TEST(TunerTest, SixteenBitFloatsAreFoldedOnceAHost) {
