@@ -36,6 +36,7 @@ LEAF = "sim"  # nothing else includes it
 # What every layer may include of the public headers. The rest is for the right end of the law.
 VALUE_HEADERS = {
     "buffer",
+    "call",
     "dtype",
     "export",
     "options",

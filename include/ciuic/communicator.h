@@ -15,10 +15,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "ciuic/buffer.h"
+#include "ciuic/call.h"
 #include "ciuic/options.h"
+#include "ciuic/persistent_operation.h"
 #include "ciuic/status.h"
 #include "ciuic/work.h"
 
@@ -66,8 +70,89 @@ class CIUIC_EXPORT Communicator {
   Result<Work> all_gather(ConstBuffer input, MutableBuffer output,
                           const OperationOptions& options = {});
 
+  // The same of inputs that differ in size: rank r's has counts[r] elements, 0 or more. `counts` is
+  // alike on all ranks; another one is kMismatch.
+  Result<Work> all_gather_v(ConstBuffer input, MutableBuffer output, std::vector<int64_t> counts,
+                            const OperationOptions& options = {});
+
+  // Sets output[i] to input[rank * count + i] of all ranks, reduced by `op`; input holds size *
+  // count elements. In place where output is this rank's part of input.
+  Result<Work> reduce_scatter(ConstBuffer input, MutableBuffer output, ReduceOp op,
+                              const OperationOptions& options = {});
+
+  // The same in parts that differ in size: rank r's has counts[r] elements. `counts` is alike on
+  // all ranks; another one is kMismatch.
+  Result<Work> reduce_scatter_v(ConstBuffer input, std::vector<int64_t> counts,
+                                MutableBuffer output, ReduceOp op,
+                                const OperationOptions& options = {});
+
+  // Sets output[r * count ...] to rank r's input[rank * count ...]. Both hold size * count elements
+  // and are memory apart.
+  Result<Work> all_to_all(ConstBuffer input, MutableBuffer output,
+                          const OperationOptions& options = {});
+
+  // The same in parts that differ in size: input_counts[r] elements go to rank r, after those for
+  // lower ranks, and output_counts[r] come from there. What one gives and the other expects must be
+  // the same, else kMismatch names both ranks and counts.
+  Result<Work> all_to_all_v(ConstBuffer input, std::vector<int64_t> input_counts,
+                            MutableBuffer output, std::vector<int64_t> output_counts,
+                            const OperationOptions& options = {});
+
+  // What all_gather gives, on rank `root` alone. Elsewhere `output` may be empty.
+  Result<Work> gather(ConstBuffer input, MutableBuffer output, int root,
+                      const OperationOptions& options = {});
+
+  // `counts` is looked at on the root alone. What a rank gives and the root expects must be the
+  // same, else kMismatch.
+  Result<Work> gather_v(ConstBuffer input, MutableBuffer output, std::vector<int64_t> counts,
+                        int root, const OperationOptions& options = {});
+
+  // Sets output to input[rank * count ...] of rank `root`, where input holds size * count elements.
+  // Elsewhere `input` may be empty. In place where the root's output is its part of its input.
+  Result<Work> scatter(ConstBuffer input, MutableBuffer output, int root,
+                       const OperationOptions& options = {});
+  Result<Work> scatter_v(ConstBuffer input, std::vector<int64_t> counts, MutableBuffer output,
+                         int root, const OperationOptions& options = {});
+
   // Ends when all ranks have called it.
   Result<Work> barrier(const OperationOptions& options = {});
+
+  // Gives `input` to one recv on rank `destination` with the same tag, dtype and count (another
+  // dtype or count is kMismatch and ends the group). Ends when the memory may be used again: up to
+  // 16 KiB that need not wait for the recv. Tags are 0 to kMaxTag. Of two sends to one rank with
+  // one tag the first is received first; sends and collectives are not in each other's way.
+  Result<Work> send(ConstBuffer input, int destination, int tag = 0,
+                    const OperationOptions& options = {});
+
+  // Takes the first message from `source` with `tag`, or from kAnySource, or with kAnyTag. The
+  // Work then says whose it was. A recv from any source ends with kPeerLost where a rank is lost.
+  Result<Work> recv(MutableBuffer output, int source, int tag = 0,
+                    const OperationOptions& options = {});
+
+  // Several calls at once: one Work, which ends when all have. What is sent to each other by such
+  // batches cannot deadlock, in whatever order it stands. A call that is refused refuses them all.
+  Result<Work> submit(std::span<const Call> calls, const OperationOptions& options = {});
+  Result<Work> submit(const Call& call, const OperationOptions& options = {}) {
+    return submit(std::span(&call, 1), options);
+  }
+
+  // Calls that are checked and chosen now, to be started any number of times on the same memory,
+  // which must live until the last of them has ended. The communicator must live longer.
+  Result<PersistentOperation> persistent(std::span<const Call> calls,
+                                         const OperationOptions& options = {});
+
+  // A communicator of some of the ranks, in the order of `ranks`: rank i of it is ranks[i] here.
+  // Exactly these ranks call it, with the same list; blocks until they have. It lives and ends by
+  // itself, has the options of this one, and needs no store.
+  //   kInvalidArgument  a rank that is not in the group, is there twice, or is not this one
+  //   kTimeout, ...     also end this group: its ranks no longer agree
+  Result<std::unique_ptr<Communicator>> subgroup(std::span<const int> ranks,
+                                                 int64_t timeout_ms = -1);
+
+  // Cuts the group: ranks of one `color` (0 or more) are a communicator, in the order of `key`,
+  // then of rank. Null where color is kNoColor. All ranks call it.
+  Result<std::unique_ptr<Communicator>> split(int color, int key, int64_t timeout_ms = -1);
+  static constexpr int kNoColor = -1;
 
   // Ends the group on every rank: operations that have not ended do so with kAborted and `reason`,
   // as does every later one. For any thread, also while others wait; does not wait itself.

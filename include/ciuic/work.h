@@ -39,6 +39,10 @@ class CIUIC_EXPORT Work {
   // How it ended; ok where it has not.
   Status status() const;
 
+  // Of a recv that has ended well: whose message it got, and with which tag. Else -1.
+  int source() const;
+  int tag() const;
+
   // Makes `stream` wait for the result, without blocking the caller. CPU operations wait here.
   Status wait_on(const Stream& stream);
 

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <span>
 
+#include "ciuic/call.h"
+#include "ciuic/options.h"
 #include "ciuic/status.h"
 #include "ciuic/work.h"
-#include "collective/arguments.h"
 #include "engine/data_path.h"
 
 namespace ciuic::backend {
@@ -17,12 +20,26 @@ struct Capabilities {
   bool can_abort = false;  // abort() ends operations that are under way
 };
 
+// Calls that were checked once, to be started any number of times.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+
+  // Only when what was started before has ended. kClosed: the backend is.
+  virtual Result<Work> start() = 0;
+};
+
 class Backend : public engine::DataPath {
  public:
   virtual Capabilities capabilities() const = 0;
 
-  // Starts the operation. Returned errors are the caller's mistakes, and nothing was sent.
-  virtual Result<Work> submit(const collective::Arguments& arguments) = 0;
+  // Starts the operations, in their order; the Work ends when all have. Returned errors are the
+  // caller's mistakes, and nothing of any call was sent.
+  virtual Result<Work> submit(std::span<const Call> calls, const OperationOptions& options) = 0;
+
+  // Refers to the backend, and must not outlive it.
+  virtual Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
+                                                    const OperationOptions& options) = 0;
 
   // Lets operations progress, without blocking. Work::wait() does so by itself.
   virtual void progress() = 0;

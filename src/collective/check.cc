@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.cc: the checks, and the request that follows them.
+// check.cc: the checks.
 
 #include "collective/check.h"
 
@@ -30,27 +30,61 @@ Status check_buffer(const char* operation, const char* name, const ConstBuffer& 
   return {};
 }
 
-Status check_pair(const char* operation, const ConstBuffer& input, const ConstBuffer& output) {
+Status check_pair(const char* operation, const ConstBuffer& input, const ConstBuffer& output,
+                  int64_t offset, bool allows_in_place) {
   if (input.dtype != output.dtype) {
     return invalid(fmt::format("{}: input is {} and output is {}; they must be alike", operation,
                                name_of(input.dtype), name_of(output.dtype)));
   }
   const auto in = reinterpret_cast<uintptr_t>(input.data);
   const auto out = reinterpret_cast<uintptr_t>(output.data);
-  const bool apart = in + input.bytes() <= out || out + output.bytes() <= in;
-  if (in != out && !apart) {
+  if (allows_in_place && in == out + static_cast<uintptr_t>(offset)) return {};
+  if (input.count == 0 || output.count == 0) return {};
+  if (in + input.bytes() <= out || out + output.bytes() <= in) return {};
+  if (!allows_in_place) {
+    return invalid(
+        fmt::format("{}: input and output overlap; they must be memory apart", operation));
+  }
+  if (input.count == output.count) {
     return invalid(
         fmt::format("{}: input and output overlap in part; give the same memory for both "
                     "(in place), or memory apart",
                     operation));
   }
-  return {};
+  return invalid(fmt::format(
+      "{}: input and output overlap; in place the {} must be this rank's part of the {}, which "
+      "begins {} bytes into it. Else give memory apart.",
+      operation, input.count < output.count ? "input" : "output",
+      input.count < output.count ? "output" : "input", offset < 0 ? -offset : offset));
 }
 
-Status check_root(const char* operation, int root, int size) {
-  if (root >= 0 && root < size) return {};
-  return invalid(
-      fmt::format("{}: root {} is not a rank of this group (0 to {})", operation, root, size - 1));
+Status check_rank(const char* operation, const char* what, int rank, int size) {
+  if (rank >= 0 && rank < size) return {};
+  return invalid(fmt::format("{}: {} {} is not a rank of this group (0 to {})", operation, what,
+                             rank, size - 1));
+}
+
+Status check_counts(const char* operation, const char* name, const std::vector<int64_t>& counts,
+                    int size, const ConstBuffer& buffer) {
+  if (counts.size() != static_cast<size_t>(size)) {
+    return invalid(
+        fmt::format("{}: {}_counts has {} entries; there must be one for each of the {} "
+                    "ranks",
+                    operation, name, counts.size(), size));
+  }
+  int64_t sum = 0;
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    if (counts[rank] < 0 || counts[rank] > buffer.count - sum) {
+      return invalid(
+          fmt::format("{}: {}_counts is {} for rank {}; all must be 0 or more, and "
+                      "together the {} elements of {}",
+                      operation, name, counts[rank], rank, buffer.count, name));
+    }
+    sum += counts[rank];
+  }
+  if (sum == buffer.count) return {};
+  return invalid(fmt::format("{}: {}_counts are {} elements together, and {} has {}", operation,
+                             name, sum, name, buffer.count));
 }
 
 Status check_op(const char* operation, DataType dtype, ReduceOp op) {
@@ -63,27 +97,6 @@ Status check_op(const char* operation, DataType dtype, ReduceOp op) {
   }
   return {StatusCode::kUnsupported, fmt::format("{}: {} is not defined for {}; {} are", operation,
                                                 name_of(op), name_of(dtype), exist)};
-}
-
-engine::Request request_for(Chooser& chooser, const Arguments& arguments, int64_t count) {
-  const bool has_input = arguments.input.data != nullptr || arguments.output.data == nullptr;
-  const tuner::Call call{arguments.operation,
-                         has_input ? arguments.input.dtype : arguments.output.dtype, arguments.op,
-                         count, arguments.root};
-  Chosen chosen = chooser.choose(call);
-  engine::Request request;
-  request.operation = plan::name_of(arguments.operation);
-  request.plan = std::move(chosen.plan);
-  request.input = static_cast<const std::byte*>(arguments.input.data);
-  request.output = static_cast<std::byte*>(arguments.output.data);
-  request.count = count;
-  request.dtype = call.dtype;
-  request.op = arguments.op;
-  request.reduces = plan::reduces(arguments.operation);
-  request.root = plan::has_root(arguments.operation) ? arguments.root : -1;
-  request.chunk_bytes = chosen.chunk_bytes;
-  request.fingerprint = chosen.fingerprint;
-  return request;
 }
 
 }  // namespace ciuic::collective

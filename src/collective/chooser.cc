@@ -11,7 +11,7 @@ static constexpr size_t kPlans = 128;
 
 static bool same(const tuner::Call& a, const tuner::Call& b) {
   return a.operation == b.operation && a.dtype == b.dtype && a.op == b.op && a.count == b.count &&
-         a.root == b.root;
+         a.root == b.root && a.uneven == b.uneven;
 }
 
 // A multiplicative mix of 64 bits (the finisher of SplitMix64: Steele, Lea and Flood, "Fast
@@ -23,10 +23,10 @@ static uint64_t mix(uint64_t bits) {
 }
 
 static uint64_t hash_of(const tuner::Call& call) {
-  const uint64_t kind = static_cast<uint64_t>(call.operation) |
-                        static_cast<uint64_t>(call.dtype) << 8 |
-                        static_cast<uint64_t>(call.op) << 16 |
-                        static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 24;
+  const uint64_t kind =
+      static_cast<uint64_t>(call.operation) | static_cast<uint64_t>(call.dtype) << 8 |
+      static_cast<uint64_t>(call.op) << 16 | static_cast<uint64_t>(call.uneven) << 20 |
+      static_cast<uint64_t>(static_cast<uint32_t>(call.root)) << 24;
   return mix(kind ^ mix(static_cast<uint64_t>(call.count)));
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/fork.h"
+#include "collective/prepare.h"
 #include "communicator/state.h"
 
 namespace ciuic {
@@ -24,43 +25,124 @@ Communicator::~Communicator() {
 int Communicator::rank() const { return state_->rank; }
 int Communicator::size() const { return state_->size; }
 
-Result<Work> Communicator::State::submit(const collective::Arguments& arguments) {
+Status Communicator::State::check_usable(const char* name) const {
   if (made_in != fork_generation()) {
-    return Status(StatusCode::kClosed,
-                  fmt::format("{}: this process was forked from the one that joined the group, and "
-                              "cannot use its communicator; start workers by spawn, or join anew",
-                              plan::name_of(arguments.operation)));
+    return {StatusCode::kClosed,
+            fmt::format("{}: this process was forked from the one that joined the group, and "
+                        "cannot use its communicator; start workers by spawn, or join anew",
+                        name)};
   }
   if (closed.load(std::memory_order_acquire)) {
-    return Status(StatusCode::kClosed, fmt::format("{}: the communicator is closed; make a new one",
-                                                   plan::name_of(arguments.operation)));
+    return {StatusCode::kClosed,
+            fmt::format("{}: the communicator is closed; make a new one", name)};
   }
-  return backend->submit(arguments);
+  return {};
+}
+
+Result<Work> Communicator::submit(std::span<const Call> calls, const OperationOptions& options) {
+  for (const Call& call : calls) {
+    CIUIC_RETURN_IF_ERROR(state_->check_usable(collective::name_of(call)));
+    if (call.operation >= Operation::kSend && call.tag > kMaxTag) {
+      return Status(StatusCode::kInvalidArgument,
+                    fmt::format("{}: tag {} is too large; tags are 0 to {}",
+                                collective::name_of(call), call.tag, kMaxTag));
+    }
+  }
+  return state_->backend->submit(calls, options);
+}
+
+Result<PersistentOperation> Communicator::persistent(std::span<const Call> calls,
+                                                     const OperationOptions& options) {
+  CIUIC_RETURN_IF_ERROR(state_->check_usable("persistent"));
+  Result<std::unique_ptr<backend::Prepared>> prepared = state_->backend->prepare(calls, options);
+  if (!prepared.ok()) return prepared.status();
+  return PersistentOperation(std::move(*prepared));
 }
 
 Result<Work> Communicator::all_reduce(ConstBuffer input, MutableBuffer output, ReduceOp op,
                                       const OperationOptions& options) {
-  return state_->submit({plan::Operation::kAllReduce, input, output, op, 0, options});
+  return submit(Call::all_reduce(input, output, op), options);
 }
 
 Result<Work> Communicator::reduce(ConstBuffer input, MutableBuffer output, ReduceOp op, int root,
                                   const OperationOptions& options) {
-  return state_->submit({plan::Operation::kReduce, input, output, op, root, options});
+  return submit(Call::reduce(input, output, op, root), options);
 }
 
 Result<Work> Communicator::broadcast(MutableBuffer buffer, int root,
                                      const OperationOptions& options) {
-  return state_->submit(
-      {plan::Operation::kBroadcast, buffer, buffer, ReduceOp::kSum, root, options});
+  return submit(Call::broadcast(buffer, root), options);
 }
 
 Result<Work> Communicator::all_gather(ConstBuffer input, MutableBuffer output,
                                       const OperationOptions& options) {
-  return state_->submit({plan::Operation::kAllGather, input, output, ReduceOp::kSum, 0, options});
+  return submit(Call::all_gather(input, output), options);
+}
+
+Result<Work> Communicator::all_gather_v(ConstBuffer input, MutableBuffer output,
+                                        std::vector<int64_t> counts,
+                                        const OperationOptions& options) {
+  return submit(Call::all_gather_v(input, output, std::move(counts)), options);
+}
+
+Result<Work> Communicator::reduce_scatter(ConstBuffer input, MutableBuffer output, ReduceOp op,
+                                          const OperationOptions& options) {
+  return submit(Call::reduce_scatter(input, output, op), options);
+}
+
+Result<Work> Communicator::reduce_scatter_v(ConstBuffer input, std::vector<int64_t> counts,
+                                            MutableBuffer output, ReduceOp op,
+                                            const OperationOptions& options) {
+  return submit(Call::reduce_scatter_v(input, std::move(counts), output, op), options);
+}
+
+Result<Work> Communicator::all_to_all(ConstBuffer input, MutableBuffer output,
+                                      const OperationOptions& options) {
+  return submit(Call::all_to_all(input, output), options);
+}
+
+Result<Work> Communicator::all_to_all_v(ConstBuffer input, std::vector<int64_t> input_counts,
+                                        MutableBuffer output, std::vector<int64_t> output_counts,
+                                        const OperationOptions& options) {
+  return submit(
+      Call::all_to_all_v(input, std::move(input_counts), output, std::move(output_counts)),
+      options);
+}
+
+Result<Work> Communicator::gather(ConstBuffer input, MutableBuffer output, int root,
+                                  const OperationOptions& options) {
+  return submit(Call::gather(input, output, root), options);
+}
+
+Result<Work> Communicator::gather_v(ConstBuffer input, MutableBuffer output,
+                                    std::vector<int64_t> counts, int root,
+                                    const OperationOptions& options) {
+  return submit(Call::gather_v(input, output, std::move(counts), root), options);
+}
+
+Result<Work> Communicator::scatter(ConstBuffer input, MutableBuffer output, int root,
+                                   const OperationOptions& options) {
+  return submit(Call::scatter(input, output, root), options);
+}
+
+Result<Work> Communicator::scatter_v(ConstBuffer input, std::vector<int64_t> counts,
+                                     MutableBuffer output, int root,
+                                     const OperationOptions& options) {
+  return submit(Call::scatter_v(input, std::move(counts), output, root), options);
 }
 
 Result<Work> Communicator::barrier(const OperationOptions& options) {
-  return state_->submit({plan::Operation::kBarrier, {}, {}, ReduceOp::kSum, 0, options});
+  return submit(Call::barrier(), options);
+}
+
+Result<Work> Communicator::send(ConstBuffer input, int destination, int tag,
+                                const OperationOptions& options) {
+  return submit(Call::send(input, destination, tag), options);
+}
+
+Result<Work> Communicator::recv(MutableBuffer output, int source, int tag,
+                                const OperationOptions& options) {
+  return submit(Call::recv(output, source, tag), options);
 }
 
 Status Communicator::close() {

@@ -14,45 +14,10 @@
 #include <vector>
 
 #include "bootstrap/memory_store.h"
+#include "communicator/test_group.h"
 
 namespace ciuic {
 namespace {
-
-using Ranks = std::vector<std::unique_ptr<Communicator>>;
-
-std::vector<Status> on_all(int size, const std::function<Status(int)>& fn) {
-  std::vector<Status> statuses(static_cast<size_t>(size));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] { statuses[static_cast<size_t>(rank)] = fn(rank); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return statuses;
-}
-
-CommunicatorOptions options_of(int rank, int size, std::shared_ptr<Store> store) {
-  CommunicatorOptions options;
-  options.rank = rank;
-  options.size = size;
-  options.store = std::move(store);
-  options.timeout_ms = 60'000;
-  return options;
-}
-
-Ranks join_all(int size) {
-  auto store = std::make_shared<bootstrap::MemoryStore>();
-  Ranks ranks(static_cast<size_t>(size));
-  for (const Status& status : on_all(size, [&](int rank) {
-         auto made = Communicator::create(options_of(rank, size, store));
-         if (made.ok()) ranks[static_cast<size_t>(rank)] = std::move(*made);
-         return made.status();
-       })) {
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  return ranks;
-}
-
-Status wait(Result<Work> work) { return work.ok() ? work->wait() : work.status(); }
 
 class Group : public testing::TestWithParam<int> {};
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // create.cc: a communicator comes into being: settings, join, driver, backend, description.
 
+#include "communicator/create.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,9 +84,9 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
       static_cast<double>(joined.took_ns) / 1e6, config.to_json());
 }
 
-static Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
-                                                               const Config& config,
-                                                               int64_t join_timeout_ms) {
+Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
+                                                        const Config& config,
+                                                        int64_t join_timeout_ms) {
   Result<topology::Host> host = topology::this_host(config.host_id);
   if (!host.ok()) return host.status();
   auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});

@@ -28,7 +28,7 @@ struct Communicator::State {
   std::atomic<bool> closed{false};
   std::atomic<bool> has_shrunk{false};  // whoever asks for survivors knows that the group is over
 
-  Result<Work> submit(const collective::Arguments& arguments);
+  Status check_usable(const char* name) const;  // not closed, nor forked
 };
 
 }  // namespace ciuic

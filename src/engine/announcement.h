@@ -3,12 +3,19 @@
 // two calls are the same; the rest is for the message that says how they differ.
 #pragma once
 
+#include <optional>
+#include <string_view>
+
 #include "engine/cause.h"
+#include "plan/registry.h"
 #include "wire/header.h"
 
 namespace ciuic::engine {
 
 void describe(const CallRecord& call, wire::Header* header);
+
+// Also of an uneven form, "all_gather_v".
+std::optional<plan::Operation> operation_called(std::string_view name);
 
 // Believes nothing: `operation` is null where the header describes no call that there is.
 CallRecord described(const wire::Header& header);

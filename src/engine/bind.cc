@@ -186,7 +186,7 @@ CallRecord call_of(const Group& group, uint32_t sequence) {
   const CallRecord& record = group.calls[sequence % Group::kCallRecords];
   if (record.operation == nullptr || record.sequence != sequence) return {};
   CallRecord call = record;
-  const std::optional<plan::Operation> operation = plan::operation_named(call.operation);
+  const std::optional<plan::Operation> operation = operation_called(call.operation);
   call.reduces = operation && plan::reduces(*operation);
   return call;
 }

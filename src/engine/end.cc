@@ -134,6 +134,7 @@ void end_group(Group& group, Status status) {
   }
   for (Operation* operation : group.queued) end(group, operation, group.status);
   group.queued.clear();
+  end_messages(group);
   group.next_deadline = kNever;
 }
 
@@ -217,6 +218,11 @@ bool check_deadlines(Group& group, TimeNs now) {
     group.next_deadline = std::min(group.next_deadline, operation->shows_at);
   }
   for (const Operation* operation : group.queued) look(operation);
+  Cause cause;
+  if (find_late_message(group, now, &group.next_deadline, &cause) && late == nullptr) {
+    report(group, std::move(cause));
+    return shown;
+  }
   if (late == nullptr) return shown;
   report(group, {.status = timed_out(group, *late),
                  .has_operation = true,
@@ -304,6 +310,11 @@ void check_gone(Group& group, bool is_idle, TimeNs now) {
       if (now < group.gone_since || now - group.gone_since < kGoneGrace) return;
     }
     return report(group, lost_in(group, *operation, peer));
+  }
+  if (group.messages.unended() > 0) {
+    if (!is_idle) return;  // what has come is used first
+    Cause cause;
+    if (find_lost_message(group, &cause)) return report(group, std::move(cause));
   }
   group.checks_gone = false;
   group.gone_since = kNever;

@@ -58,7 +58,7 @@ Status Engine::remove_group(Group* group) {
     if (peer.link != nullptr) peer.link->progress();
   }
   Status unheard = group->is_halted || group->is_told ? Status() : group->status;
-  const bool busy = group->next_sequence != group->lowest;
+  const bool busy = group->unended > 0;
   if (!busy) {
     for (Peer& peer : group->peers) {
       if (peer.link != nullptr) peer.link->close();
@@ -108,6 +108,9 @@ void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* w
     group->is_told = true;
     return work->finish(group->status);
   }
+  if (request.kind != RequestKind::kCollective) {
+    return post(*group, std::move(request), work, now);
+  }
   bind(*group, std::move(request), work, now);
   if (!group->is_halted) start_queued(*group, now);
 }
@@ -138,6 +141,7 @@ static bool step_group(Group& group, TimeNs now) {
     }
   }
   if (!group.status.ok()) return true;
+  if (group.messages.sends > 0) any |= run_sends(group);
   if (!group.queued.empty()) start_queued(group, now);
   for (size_t rank = 0; rank < group.peers.size() && group.status.ok(); ++rank) {
     if (!group.peers[rank].control.empty()) any |= flush_control(group, static_cast<int>(rank));

@@ -66,15 +66,21 @@ struct GroupConfig {
   trace::GroupRecorder trace;  // what the group does is written there
 };
 
-// One operation, checked, chosen and bound to memory.
+enum class RequestKind : uint8_t { kCollective, kSend, kReceive };
+
+// One operation, checked, chosen and bound to memory. A send or receive has no plan, and is not
+// numbered (point_to_point.h).
 struct Request {
   const char* operation = "";  // "all_reduce"; static
+  RequestKind kind = RequestKind::kCollective;
+  int peer = -1;     // kSend, kReceive: the other rank, may be this one; kReceive: -1 takes any
+  int32_t tag = -1;  // the same: 0 or more; kReceive: -1 takes any
   std::shared_ptr<const plan::Plan> plan;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  int64_t count = 0;                           // elements, the unit of the plan's partitions
+  int64_t count = 0;        // elements, the unit of the plan's partitions
   std::shared_ptr<const plan::Counts> counts;  // uneven forms; null: every block has `count`
-  int64_t whole_count = 0;                     // of the call that this is a part of; 0: `count`
+  int64_t whole_count = 0;  // of the call that this is a part of; 0: `count`
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   bool reduces = false;            // `op` means something

@@ -9,21 +9,14 @@
 #include <span>
 #include <vector>
 
+#include "engine/chunk.h"
 #include "engine/engine.h"
+#include "engine/point_to_point.h"
 #include "engine/program.h"
 #include "engine/ring.h"
 #include "engine/work_state.h"
 
 namespace ciuic::engine {
-
-// One chunk that has arrived and is not yet used up. Its bytes are in a link's slot (token) or in
-// staging.
-struct Chunk {
-  const std::byte* data = nullptr;
-  uint32_t bytes = 0;
-  bool staged = false;  // data is ours, from the pool
-  uint64_t token = 0;
-};
 
 // One operation's side of a plan::Stream.
 struct StreamState {
@@ -80,9 +73,9 @@ struct EarlyChunk {
 
 // A send whose payload the link still needs.
 struct InFlight {
-  uint64_t ticket = 0;  // the link's sent() must reach it
-  uint32_t sequence = 0;
-  int step = 0;
+  uint64_t ticket = 0;    // the link's sent() must reach it
+  uint32_t sequence = 0;  // of the operation; of a message between two ranks its number
+  int step = 0;           // -1: it is such a message
   int place = 0;
 };
 
@@ -133,8 +126,9 @@ class Group {
   uint32_t lowest = 0;                          // all operations before this one have ended here
   std::array<Operation*, kMaxActive> active{};  // by sequence modulo kMaxActive
   std::deque<Operation*> queued;                // in order, after the active ones
-  int unended = 0;                              // of both; some end before the lowest does
+  int unended = 0;  // of both, and sends and receives; some end before the lowest does
   std::vector<EarlyChunk> early;
+  PointToPoint messages;
   std::vector<std::unique_ptr<Operation>> spare;
 
   struct CachedProgram {

@@ -20,7 +20,7 @@ namespace ciuic::engine {
 // peers, nor deadlines from passing.
 static constexpr int kTakenAtOnce = 256;
 
-static void release(Group& group, int peer, Chunk* chunk) {
+void release(Group& group, int peer, Chunk* chunk) {
   if (chunk->staged) {
     group.staging->give_back(const_cast<std::byte*>(chunk->data), chunk->bytes);
   } else if (chunk->data != nullptr && group.status.ok()) {  // a closed link took all back
@@ -29,8 +29,7 @@ static void release(Group& group, int peer, Chunk* chunk) {
   *chunk = Chunk();
 }
 
-// False: there was no memory, and the group has ended.
-static bool stage(Group& group, int peer, Chunk* chunk) {
+bool stage(Group& group, int peer, Chunk* chunk) {
   if (chunk->staged || chunk->data == nullptr) return true;
   std::byte* copy = group.staging->take(chunk->bytes);
   if (copy == nullptr) {
@@ -120,9 +119,14 @@ static bool is_expected(Group& group, int peer, Operation& operation, int stream
   if (header.step != static_cast<uint16_t>(state.arrive_position) ||
       header.message_bytes != expected.message_bytes || header.chunk != state.arrive_chunk ||
       header.payload_bytes != expected.bytes) {
+    const size_t element = size_of(operation.request.dtype);
     differs(group, peer, operation,
-            fmt::format("expected {} bytes as message {}, {} came", expected.message_bytes,
-                        state.arrive_position, header.message_bytes));
+            operation.request.counts != nullptr
+                ? fmt::format("rank {} gives {} elements, rank {} expects {}", peer,
+                              header.message_bytes / element, group.config.rank,
+                              expected.message_bytes / element)
+                : fmt::format("expected {} bytes as message {}, {} came", expected.message_bytes,
+                              state.arrive_position, header.message_bytes));
     return false;
   }
   return true;
@@ -207,6 +211,13 @@ static void place(Group& group, int peer, const wire::Header& header) {
   Peer& from = group.peers[peer];
   from.placing = true;
   from.placing_direct = false;
+  if (is_point_to_point(header.type)) {
+    if (std::byte* destination = place_message(group, peer, header)) {
+      from.placing_direct = true;
+      return from.link->place(destination);
+    }
+    if (!group.status.ok()) return;
+  }
   if (Operation* operation = group.find(header.sequence);
       operation != nullptr && header.type == wire::MessageType::kData) {
     const int stream = stream_of(*operation->program, peer, header.lane);
@@ -218,7 +229,10 @@ static void place(Group& group, int peer, const wire::Header& header) {
       return;
     }
   }
-  if (group.find(header.sequence) == nullptr && !may_come(group, peer, header)) return;
+  if (header.type == wire::MessageType::kData && group.find(header.sequence) == nullptr &&
+      !may_come(group, peer, header)) {
+    return;
+  }
   std::byte* memory = group.staging->take(header.payload_bytes);
   if (memory == nullptr) return out_of_memory(group, header.payload_bytes);
   from.placed = {.data = memory, .bytes = header.payload_bytes, .staged = true, .token = 0};
@@ -236,6 +250,19 @@ static void placed_directly(Group& group, int peer, const wire::Header& header) 
   state.arrived.push(Chunk());
   use_up(group, operation, stream);
   chunk_done(operation, step);
+}
+
+static void on_message(Group& group, int peer, const transport::Arrival& arrival) {
+  Peer& from = group.peers[peer];
+  Chunk chunk{.data = arrival.data,
+              .bytes = arrival.header.payload_bytes,
+              .staged = false,
+              .token = arrival.token};
+  if (std::exchange(from.placing, false)) {
+    if (from.placing_direct) return message_placed(group, peer, arrival.header);
+    chunk = std::exchange(from.placed, Chunk());
+  }
+  take_message(group, peer, arrival.header, chunk);
 }
 
 static void on_data(Group& group, int peer, const transport::Arrival& arrival) {
@@ -331,6 +358,11 @@ static void take(Group& group, int peer, const transport::Arrival& arrival) {
     case wire::MessageType::kAck: break;
     case wire::MessageType::kAbort: on_abort(group, peer, arrival); break;
     case wire::MessageType::kGoodbye: note_gone(group, peer); break;
+    case wire::MessageType::kMessage:
+    case wire::MessageType::kOffer:
+    case wire::MessageType::kAccept:
+    case wire::MessageType::kPart:
+    case wire::MessageType::kRoom: on_message(group, peer, arrival); break;
   }
 }
 

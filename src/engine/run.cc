@@ -146,6 +146,10 @@ bool retire_sends(Group& group, int peer) {
     const InFlight done = to.in_flight.front();
     to.in_flight.pop();
     any = true;
+    if (done.step < 0) {
+      retire_send(group, peer, done.sequence);
+      continue;
+    }
     Operation* operation = group.find(done.sequence);
     CIUIC_ASSERT(operation != nullptr);  // it ends only after its sends
     ++operation->sent[done.place];

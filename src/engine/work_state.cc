@@ -89,6 +89,12 @@ Status Work::status() const {
   return state_ != nullptr && state_->done() ? state_->status() : Status();
 }
 
+int Work::source() const {
+  return state_ != nullptr && state_->done() ? state_->source() : -1;
+}
+
+int Work::tag() const { return state_ != nullptr && state_->done() ? state_->tag() : -1; }
+
 Status Work::wait_on(const Stream& stream) {
   if (stream.handle != nullptr) {
     return {StatusCode::kUnsupported,

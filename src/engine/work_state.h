@@ -52,6 +52,15 @@ class WorkState {
   WorkDriver* driver() const { return driver_.get(); }
 
   void finish(Status status);  // once for each part
+
+  // Of a receive: whose message it was, with which tag. Before finish(), and read only once done().
+  void came_from(int source, int tag) {
+    source_ = source;
+    tag_ = tag;
+  }
+  int source() const { return source_; }
+  int tag() const { return tag_; }
+
   void on_done(std::function<void(const Status&)> fn);
 
  private:
@@ -60,6 +69,8 @@ class WorkState {
   std::atomic<int> references_{1};
   std::atomic<bool> done_{false};
   int parts_;
+  int source_ = -1;
+  int tag_ = -1;
   Status status_;
   std::shared_ptr<WorkDriver> driver_;
   std::mutex mutex_;  // guards callbacks_, and done_ against them

@@ -117,7 +117,6 @@ const Entry* find(Operation operation, Algorithm algorithm) {
 
 }  // namespace
 
-const char* name_of(Operation operation) { return kOperationNames[static_cast<int>(operation)]; }
 const char* name_of(Algorithm algorithm) { return kAlgorithmNames[static_cast<int>(algorithm)]; }
 
 const char* uneven_name_of(Operation operation) {
@@ -200,3 +199,13 @@ Plan make(Operation operation, Algorithm algorithm, const Layout& layout, int ra
 }
 
 }  // namespace ciuic::plan
+
+namespace ciuic {
+
+const char* name_of(Operation operation) {
+  if (operation == Operation::kSend) return "send";
+  if (operation == Operation::kRecv) return "recv";
+  return plan::kOperationNames[static_cast<size_t>(operation)];
+}
+
+}  // namespace ciuic

@@ -7,25 +7,17 @@
 #include <string_view>
 #include <vector>
 
+#include "ciuic/call.h"
 #include "plan/layout.h"
 #include "plan/plan.h"
 
 namespace ciuic::plan {
 
-// The values stand in files; they are never renumbered.
-enum class Operation : uint8_t {
-  kAllReduce = 0,
-  kReduce = 1,
-  kBroadcast = 2,
-  kAllGather = 3,
-  kBarrier = 4,
-  kReduceScatter = 5,
-  kAllToAll = 6,
-  kGather = 7,
-  kScatter = 8,
-};
-inline constexpr int kOperations = 9;
+using ciuic::name_of;
+using ciuic::Operation;
+inline constexpr int kOperations = 9;  // those with plans: all before kSend
 
+// The values stand in files; they are never renumbered.
 enum class Algorithm : uint8_t {
   kOneShot = 0,            // all_reduce: everyone reads everything
   kTwoShot = 1,            // all_reduce, reduce: everyone adds up a part
@@ -40,7 +32,6 @@ enum class Algorithm : uint8_t {
 };
 inline constexpr int kAlgorithms = 10;
 
-const char* name_of(Operation operation);  // "all_reduce", ...
 const char* name_of(Algorithm algorithm);  // "recursive_doubling", ...
 
 // "all_gather_v", ...; null where the operation has no uneven form.

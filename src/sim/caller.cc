@@ -184,13 +184,12 @@ engine::Request Caller::chosen_request_for(const Call& call, Pending* pending) {
   const plan::Shape shape = shape_of(call);
   const int64_t input_count = call.count * (is_broadcast ? 1 : shape.input);
   const int64_t output_count = call.count * shape.output;
-  collective::Arguments arguments;
-  arguments.operation = call.operation;
-  arguments.op = call.values.op;
-  arguments.root = call.root;
-  arguments.input = {pending->input_at, input_count, call.values.dtype, {}};
-  arguments.output = {pending->output_at, output_count, call.values.dtype, {}};
-  Result<engine::Request> request = collective::prepare(chooser_, arguments);
+  ciuic::Call made{.operation = call.operation,
+                   .input = {pending->input_at, input_count, call.values.dtype, {}},
+                   .output = {pending->output_at, output_count, call.values.dtype, {}},
+                   .op = call.values.op,
+                   .root = call.root};
+  Result<engine::Request> request = collective::prepare(chooser_, made);
   if (request.ok()) return std::move(*request);
   fail(pending->call, "was refused: " + request.status().message());
   return request_for(call, pending);
@@ -201,9 +200,8 @@ void Caller::submit(TimeNs now) {
   const Call& call = call_of(number);
   Pending pending;
   pending.call = number;
-  const bool is_chosen = call.is_chosen && call.operation <= plan::Operation::kBarrier;
   engine::Request request =
-      is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
+      call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
   staging_.push_back(staging_of(call, *request.plan, request.chunk_bytes, group_->window));
   request.timeout_ms = call.timeout_ms >= 0 ? call.timeout_ms : scenario_->timeout_ms;
   request.deadline = deadline_after(now, request.timeout_ms);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collective/operations.h"
+#include "collective/prepare.h"
 #include "engine/work_state.h"
 #include "sim/member.h"
 #include "sim/record.h"

@@ -57,7 +57,7 @@ Result<Header> decode(std::span<const std::byte, kHeaderBytes> in) {
   }
   const auto type = get<uint8_t>(at + 5);
   if (type < static_cast<uint8_t>(MessageType::kData) ||
-      type > static_cast<uint8_t>(MessageType::kGoodbye)) {
+      type > static_cast<uint8_t>(kLastMessageType)) {
     return mismatch(fmt::format("a message of unknown type {}", type));
   }
   // Reserved bytes are zero in version 1, so that a later one can give them a meaning.
@@ -84,7 +84,7 @@ Result<Header> decode(std::span<const std::byte, kHeaderBytes> in) {
     return mismatch(fmt::format("a payload of {} bytes in a message of type {}, which has none",
                                 header.payload_bytes, type));
   }
-  if (header.type == MessageType::kData && header.payload_bytes > header.message_bytes) {
+  if (carries_payload(header.type) && header.payload_bytes > header.message_bytes) {
     return mismatch(fmt::format("a chunk of {} bytes in a message of {}", header.payload_bytes,
                                 header.message_bytes));
   }

@@ -24,7 +24,16 @@ enum class MessageType : uint8_t {
   kAck = 4,       // nothing but `acked`
   kAbort = 5,     // the group has ended at the sender; payload: the message text
   kGoodbye = 6,   // the sender closes in good order
+
+  // Between two ranks alone (engine/point_to_point.h). `sequence` is the number of the message from
+  // this sender to this receiver, `fingerprint` its tag, `step` its dtype.
+  kMessage = 7,  // a whole small message; payload follows
+  kOffer = 8,    // a message of message_bytes: may it come?
+  kAccept = 9,   // it may
+  kPart = 10,    // one chunk of an accepted message; payload follows
+  kRoom = 11,    // `chunk` further kMessages may come
 };
+inline constexpr MessageType kLastMessageType = MessageType::kRoom;
 
 struct Header {
   MessageType type = MessageType::kData;
@@ -42,7 +51,8 @@ struct Header {
 
 // Whether messages of this type may have a payload.
 constexpr bool carries_payload(MessageType type) {
-  return type == MessageType::kData || type == MessageType::kAbort;
+  return type == MessageType::kData || type == MessageType::kAbort ||
+         type == MessageType::kMessage || type == MessageType::kPart;
 }
 
 inline constexpr size_t kHeaderBytes = 48;

@@ -276,7 +276,7 @@ def test_a_listener_sees_nothing_but_records_with_tls(
     hidden_bytes = 0
     tls_connections = 0
     for sent, came in seen.connections:
-        # Of two addresses that are tried at once one is dropped, and its connection may end anywhere.
+        # Of two addresses that are tried at once one is dropped; its connection may end anywhere.
         for text in (sent, came):
             assert text[:8] == b"CIUIC hs"[: len(text)]
         asked, answered = (records(text[HELLO_BYTES + MAC_BYTES :]) for text in (sent, came))

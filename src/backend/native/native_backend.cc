@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "collective/operations.h"
+#include "collective/prepare.h"
 
 namespace ciuic::backend {
 
@@ -33,58 +33,88 @@ Capabilities NativeBackend::capabilities() const {
 // Elements of one part of the operation. A reduction to one rank needs scratch on others, as long
 // as what they add up; it is done part by part, so that all that are under way fit into
 // buffer_size. Alike on all ranks, since what it looks at is.
-static int64_t part_count(const collective::Arguments& arguments, size_t buffer_size) {
-  const ConstBuffer& input = arguments.input;
-  if (arguments.operation != plan::Operation::kReduce) return input.count;
+static int64_t part_count(const Call& call, size_t buffer_size) {
   const size_t bytes = std::max<size_t>(buffer_size / engine::kMaxActive, kLeastPartBytes);
-  return std::max<int64_t>(1, static_cast<int64_t>(bytes / size_of(input.dtype)));
+  return std::max<int64_t>(1, static_cast<int64_t>(bytes / size_of(call.input.dtype)));
 }
 
-// Fills requests_, one a part.
-Status NativeBackend::prepare(const collective::Arguments& arguments) {
-  requests_.clear();
-  const int64_t count = arguments.input.count;
-  const int64_t part = part_count(arguments, buffer_size_);
-  if (count <= part || arguments.operation != plan::Operation::kReduce) {
-    Result<engine::Request> request = collective::prepare(chooser_, arguments);
-    if (!request.ok()) return request.status();
-    requests_.push_back(std::move(*request));
+// One request, or one for each part.
+Status NativeBackend::add_requests(const Call& call, std::vector<engine::Request>* requests) {
+  Result<engine::Request> whole = collective::prepare(chooser_, call);
+  if (!whole.ok()) return whole.status();
+  const int64_t count = call.input.count;
+  if (call.operation != Operation::kReduce || count <= part_count(call, buffer_size_)) {
+    requests->push_back(std::move(*whole));
     return {};
   }
-  // The whole is looked at first: nothing of a call that is refused may be sent.
-  const Result<engine::Request> whole = collective::prepare(chooser_, arguments);
-  if (!whole.ok()) return whole.status();
-  const bool has_output = chooser_.rank() == arguments.root;
+  const int64_t part = part_count(call, buffer_size_);
+  const bool has_output = chooser_.rank() == call.root;
   for (int64_t begin = 0; begin < count; begin += part) {
-    collective::Arguments of_part = arguments;
-    const size_t offset = static_cast<size_t>(begin) * size_of(arguments.input.dtype);
+    Call of_part = call;
+    const size_t offset = static_cast<size_t>(begin) * size_of(call.input.dtype);
     of_part.input.count = std::min(part, count - begin);
-    of_part.input.data = static_cast<const std::byte*>(arguments.input.data) + offset;
+    of_part.input.data = static_cast<const std::byte*>(call.input.data) + offset;
     if (has_output) {
       of_part.output.count = of_part.input.count;
-      of_part.output.data = static_cast<std::byte*>(arguments.output.data) + offset;
+      of_part.output.data = static_cast<std::byte*>(call.output.data) + offset;
     }
     Result<engine::Request> request = collective::prepare(chooser_, of_part);
     if (!request.ok()) return request.status();
     request->whole_count = count;
     request->fingerprint = whole->fingerprint;  // a part is no call of its own
-    requests_.push_back(std::move(*request));
+    requests->push_back(std::move(*request));
   }
   return {};
 }
 
-Result<Work> NativeBackend::submit(const collective::Arguments& arguments) {
+// Uses the requests up.
+Work NativeBackend::start(std::span<engine::Request> requests, const OperationOptions& options) {
+  if (requests.empty()) return {};
+  const int64_t timeout_ms = options.timeout_ms >= 0 ? options.timeout_ms : timeout_ms_;
+  const TimeNs now = now_ns();
+  const TimeNs deadline = deadline_after(now, timeout_ms);
+  for (engine::Request& request : requests) {
+    request.timeout_ms = timeout_ms;
+    request.deadline = deadline;
+  }
+  return Work(driver_->submit(group_, requests, now, options.wait_follows));
+}
+
+Result<Work> NativeBackend::submit(std::span<const Call> calls, const OperationOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (group_ == nullptr) return closed();
-  CIUIC_RETURN_IF_ERROR(prepare(arguments));
-  const int64_t asked_ms = arguments.options.timeout_ms;
-  const int64_t timeout_ms = asked_ms >= 0 ? asked_ms : timeout_ms_;
-  const TimeNs now = now_ns();
-  for (engine::Request& request : requests_) {
-    request.timeout_ms = timeout_ms;
-    request.deadline = deadline_after(now, timeout_ms);
+  requests_.clear();
+  for (const Call& call : calls) CIUIC_RETURN_IF_ERROR(add_requests(call, &requests_));
+  return start(requests_, options);
+}
+
+class NativeBackend::PreparedRequests final : public Prepared {
+ public:
+  PreparedRequests(NativeBackend* backend, const OperationOptions& options)
+      : backend_(backend), options_(options) {}
+
+  std::vector<engine::Request>* requests() { return &requests_; }
+
+  Result<Work> start() override {
+    std::lock_guard<std::mutex> lock(backend_->mutex_);
+    if (backend_->group_ == nullptr) return closed();
+    backend_->requests_ = requests_;
+    return backend_->start(backend_->requests_, options_);
   }
-  return Work(driver_->submit(group_, requests_, now, arguments.options.wait_follows));
+
+ private:
+  NativeBackend* backend_;
+  OperationOptions options_;
+  std::vector<engine::Request> requests_;
+};
+
+Result<std::unique_ptr<Prepared>> NativeBackend::prepare(std::span<const Call> calls,
+                                                         const OperationOptions& options) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ == nullptr) return closed();
+  auto prepared = std::make_unique<PreparedRequests>(this, options);
+  for (const Call& call : calls) CIUIC_RETURN_IF_ERROR(add_requests(call, prepared->requests()));
+  return std::unique_ptr<Prepared>(std::move(prepared));
 }
 
 void NativeBackend::progress() { driver_->nudge(); }

@@ -27,7 +27,9 @@ class NativeBackend final : public Backend {
   ~NativeBackend() override;  // close()
 
   Capabilities capabilities() const override;
-  Result<Work> submit(const collective::Arguments& arguments) override;
+  Result<Work> submit(std::span<const Call> calls, const OperationOptions& options) override;
+  Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
+                                            const OperationOptions& options) override;
   void progress() override;
   void report(const engine::Cause& cause) override;
   Status close() override;
@@ -41,7 +43,10 @@ class NativeBackend final : public Backend {
   size_t link_bytes() override;
 
  private:
-  Status prepare(const collective::Arguments& arguments);
+  class PreparedRequests;
+
+  Status add_requests(const Call& call, std::vector<engine::Request>* requests);
+  Work start(std::span<engine::Request> requests, const OperationOptions& options);
 
   std::shared_ptr<engine::Driver> driver_;
   std::mutex mutex_;  // guards what follows, and that calls are numbered in the order of submit()
@@ -49,7 +54,7 @@ class NativeBackend final : public Backend {
   collective::Chooser chooser_;
   int64_t timeout_ms_;
   size_t buffer_size_;
-  std::vector<engine::Request> requests_;  // of the call that is being made
+  std::vector<engine::Request> requests_;  // of the calls that are being made
 };
 
 }  // namespace ciuic::backend

@@ -158,7 +158,7 @@ void ShmLink::send(const wire::Header& header, const std::byte* payload, Publica
   ++sent_;
   if (!open_) [[unlikely]] {
     // It closed in good order. Credits and the like are of no use any more; data is missed there.
-    if (header.type == wire::MessageType::kData)
+    if (wire::carries_payload(header.type) && header.type != wire::MessageType::kAbort)
       fail(StatusCode::kPeerLost, "has closed its communicator");
     return;
   }
@@ -272,7 +272,7 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
   header.acked = line.acked;
   header.message_bytes = bytes & kMessageMask;
   if (type < static_cast<uint8_t>(wire::MessageType::kData) ||
-      type > static_cast<uint8_t>(wire::MessageType::kGoodbye)) [[unlikely]] {
+      type > static_cast<uint8_t>(wire::kLastMessageType)) [[unlikely]] {
     fail(StatusCode::kMismatch, fmt::format("wrote a shared-memory line of unknown type {}", type));
     return false;
   }

@@ -296,7 +296,7 @@ void write_line(shm::Segment* segment, const std::function<void(shm::Line*)>& sp
 TEST_F(ShmLinkTest, NonsenseInALineEndsTheLinkAndReadsNothingElsewhere) {
   const std::vector<std::function<void(shm::Line*)>> nonsense = {
       [](shm::Line* line) { line->type = 0; },
-      [](shm::Line* line) { line->type = 7; },
+      [](shm::Line* line) { line->type = static_cast<uint8_t>(wire::kLastMessageType) + 1; },
       [](shm::Line* line) { line->type = 255; },
       [](shm::Line* line) { line->bytes = uint64_t{33} << shm::kPayloadShift; },
       [](shm::Line* line) { line->bytes = uint64_t{254} << shm::kPayloadShift; },

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// create.h: how a communicator's state comes into being; for those who make groups of groups.
+#pragma once
+
+#include <memory>
+
+#include "base/config.h"
+#include "ciuic/status.h"
+#include "communicator/state.h"
+
+namespace ciuic {
+
+// Joins. `options` with nothing left to default but rank, size and store.
+Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
+                                                        const Config& config,
+                                                        int64_t join_timeout_ms);
+
+}  // namespace ciuic
