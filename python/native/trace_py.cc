@@ -74,6 +74,7 @@ nb::dict operation(const trace::Operation& operation) {
   nb::dict result;
   result["group"] = operation.group;
   result["sequence"] = operation.sequence;
+  result["is_message"] = operation.is_message;
   result["is_known"] = operation.is_known;
   result["name"] = text(operation.name);
   result["algorithm"] = text(operation.algorithm);

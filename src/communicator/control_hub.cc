@@ -40,7 +40,7 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
       if (message.flag && (message.is_late || message.status.code() == StatusCode::kMismatch)) {
         ask(message.sequence, now);
       } else {
-        decide(message.status);
+        decide_message(message, now);
       }
       break;
     case MessageKind::kLate:
@@ -78,6 +78,15 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
       break;
     default: break;  // a rank does not say this
   }
+}
+
+// A cause that concerns no collective operation. A message that is late since its peer is stopped
+// tells of the peer.
+void Hub::decide_message(const Message& cause, TimeNs now) {
+  const bool is_member = cause.about > 0 && cause.about < settings_.size();
+  if (!cause.is_late || !is_member || !is_silent(cause.about, now)) return decide(cause.status);
+  const Status why = about_silence(cause.about, now);
+  decide({why.code(), fmt::format("{}. {}", why.message(), cause.status.message())}, cause.about);
 }
 
 void Hub::line_lost(int rank, TimeNs now) {

@@ -63,6 +63,7 @@ class Hub {
   std::string differing_calls() const;
   std::string missing_ranks(TimeNs now) const;
   int lost_rank(TimeNs now) const;
+  void decide_message(const Message& cause, TimeNs now);
   Status about_silence(int rank, TimeNs now) const;
   std::string operation_text() const;
 

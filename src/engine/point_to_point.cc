@@ -34,23 +34,41 @@ static std::string text_of(const Request& request) {
                      name_of(request.dtype), sends ? "to" : "from", peer, tag_text(request.tag));
 }
 
-static void end_request(Group& group, int* count, WorkState* work, const Status& status) {
+// Of a Sending or Receiving.
+template <typename Ended>
+static void end_one(Group& group, int* count, const Ended& ended, const Status& status) {
   --*count;
   --group.unended;
-  work->finish(status);
-  work->release();
+  group.config.trace.message_ended(ended.call, status.code());
+  ended.work->finish(status);
+  ended.work->release();
+}
+
+static uint32_t trace_call(Group& group, const Request& request, TimeNs now) {
+  const uint32_t call = group.messages.next_call++;
+  group.config.trace.called({.operation = request.operation,
+                             .starts_at_once = true,
+                             .is_message = true,
+                             .dtype = request.dtype,
+                             .sequence = call,
+                             .fingerprint = static_cast<uint32_t>(request.tag),
+                             .root = request.peer,
+                             .count = request.count,
+                             .bytes = bytes_of(request),
+                             .called_at = now});
+  return call;
 }
 
 void finish(Group& group, std::unique_ptr<Receiving> receive) {
   receive->work->came_from(receive->peer, receive->request.tag);
-  end_request(group, &group.messages.receives, receive->work, Status());
+  end_one(group, &group.messages.receives, *receive, Status());
 }
 
 static void erase_send(Group& group, Exchange* with, size_t index) {
   const std::unique_ptr<Sending> send = std::move(with->sends[index]);
   with->sends.erase(with->sends.begin() + static_cast<int64_t>(index));
   if (index < with->shown) --with->shown;
-  end_request(group, &group.messages.sends, send->work, Status());
+  end_one(group, &group.messages.sends, *send, Status());
 }
 
 static size_t find_send(const Exchange& with, uint32_t number) {
@@ -181,18 +199,20 @@ void copy_own(Group& group, uint32_t number, std::byte* target) {
   erase_send(group, &with, index);
 }
 
-void post(Group& group, Request request, WorkState* work, TimeNs /*now*/) {
+void post(Group& group, Request request, WorkState* work, TimeNs now) {
   PointToPoint& messages = group.messages;
   if (messages.peers.empty()) messages.peers.resize(group.peers.size());
   work->retain();
   ++group.unended;
   group.next_deadline = std::min(group.next_deadline, request.deadline);
   group.checks_gone = group.any_gone;
+  const uint32_t call = trace_call(group, request, now);
   if (request.kind == RequestKind::kReceive) {
     ++messages.receives;
     messages.posted.push_back(std::make_unique<Receiving>());
     messages.posted.back()->request = std::move(request);
     messages.posted.back()->work = work;
+    messages.posted.back()->call = call;
     if (group.status.ok()) match_posted(group);
     return;
   }
@@ -203,6 +223,7 @@ void post(Group& group, Request request, WorkState* work, TimeNs /*now*/) {
   Sending& send = *with.sends.back();
   send.request = std::move(request);
   send.work = work;
+  send.call = call;
   send.number = with.next_send++;
   if (peer != group.config.rank) return;
   send.is_shown = true;
@@ -216,13 +237,13 @@ void end_messages(Group& group) {
   PointToPoint messages = std::exchange(group.messages, PointToPoint());
   int count = messages.unended();
   const auto end = [&](const std::unique_ptr<Receiving>& receive) {
-    end_request(group, &count, receive->work, group.status);
+    end_one(group, &count, *receive, group.status);
   };
   for (const auto& receive : messages.posted) end(receive);
   for (Exchange& with : messages.peers) {
     for (const auto& receive : with.accepted) end(receive);
     if (with.placing != nullptr) end(with.placing);
-    for (const auto& send : with.sends) end_request(group, &count, send->work, group.status);
+    for (const auto& send : with.sends) end_one(group, &count, *send, group.status);
   }
   for (Unasked& message : messages.unasked) {
     if (message.chunk.staged) {

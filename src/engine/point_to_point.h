@@ -29,6 +29,7 @@ inline constexpr size_t kMostOffers = 1 << 20;  // of one sender, unanswered
 struct Sending {
   Request request;
   WorkState* work = nullptr;
+  uint32_t call = 0;  // which of this rank's sends and receives
   uint32_t number = 0;
   bool is_shown = false;     // as a message or an offer
   bool is_accepted = false;  // its bytes may go
@@ -40,6 +41,7 @@ struct Sending {
 struct Receiving {
   Request request;
   WorkState* work = nullptr;
+  uint32_t call = 0;
   int peer = -1;  // whose message it has taken; -1: none yet
   uint32_t number = 0;
   uint32_t chunks = 0;  // that have come
@@ -71,7 +73,8 @@ struct PointToPoint {
   std::vector<Exchange> peers;                     // by rank
   std::vector<std::unique_ptr<Receiving>> posted;  // not matched, in the order of the calls
   std::deque<Unasked> unasked;                     // in the order of arrival
-  int sends = 0;                                   // that have not ended
+  uint32_t next_call = 0;
+  int sends = 0;  // that have not ended
   int receives = 0;
 
   int unended() const { return sends + receives; }

@@ -41,6 +41,9 @@ enum EventFlags : uint16_t {
   kStartedAtOnce = 1,
   kReduces = 2,
   kHasRoot = 4,
+  // Between two ranks: `sequence` counts the rank's sends and receives, `root` is the other rank
+  // (without kHasRoot: any), `fingerprint` the tag (UINT32_MAX: any).
+  kMessage = 16,
   kMonotonic = 8,  // `ticks` are nanoseconds of CLOCK_MONOTONIC, whatever Header::clock says
 };
 

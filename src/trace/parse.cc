@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <tuple>
 
 #include "base/printable.h"
 #include "ciuic/dtype.h"
@@ -200,18 +201,20 @@ static void take_call(const Reading& reading, const Event& event, int64_t at,
 
 static std::vector<Operation> operations_of(const Reading& reading, const Timeline& timeline) {
   std::vector<Operation> operations;
-  std::map<std::pair<uint32_t, uint32_t>, size_t> places;
+  std::map<std::tuple<bool, uint32_t, uint32_t>, size_t> places;
   for (const Event& event : reading.events) {
     const bool is_of_operation = event.kind == EventKind::kCalled ||
                                  event.kind == EventKind::kStarted ||
                                  event.kind == EventKind::kEnded;
     if (!is_of_operation) continue;
+    const bool is_message = (event.flags & kMessage) != 0;
     const auto [found, is_new] =
-        places.try_emplace({event.group, event.sequence}, operations.size());
+        places.try_emplace({is_message, event.group, event.sequence}, operations.size());
     if (is_new) {
       operations.emplace_back();
       operations.back().group = event.group;
       operations.back().sequence = event.sequence;
+      operations.back().is_message = is_message;
     }
     Operation& operation = operations[found->second];
     const bool is_monotonic = (event.flags & kMonotonic) != 0;
@@ -230,8 +233,8 @@ static std::vector<Operation> operations_of(const Reading& reading, const Timeli
   // The ends that other events have pushed out of the ring.
   for (const GroupSlot& slot : reading.slots) {
     for (const uint64_t ended : slot.ended) {
-      const auto found =
-          places.find({static_cast<uint32_t>(slot.number), static_cast<uint32_t>(ended >> 32)});
+      const auto found = places.find(
+          {false, static_cast<uint32_t>(slot.number), static_cast<uint32_t>(ended >> 32)});
       if ((ended & 1) == 0 || found == places.end()) continue;
       Operation& operation = operations[found->second];
       if (operation.has_ended) continue;

@@ -54,7 +54,8 @@ struct Group {
 struct Operation {
   uint32_t group = 0;
   uint32_t sequence = 0;
-  bool is_known = false;  // its call is there; else only that it ended
+  bool is_message = false;  // between two ranks: see EventFlags::kMessage
+  bool is_known = false;    // its call is there; else only that it ended
   std::string name;
   std::string algorithm;  // may be empty
   std::string dtype;

@@ -232,10 +232,10 @@ void GroupRecorder::write_called(const Call& call) {
   }
   const uint64_t flags = (call.starts_at_once ? kStartedAtOnce : 0) |
                          (call.reduces ? kReduces : 0) | (call.root >= 0 ? kHasRoot : 0) |
-                         (call.called_at != 0 ? kMonotonic : 0);
+                         (call.is_message ? kMessage : 0) | (call.called_at != 0 ? kMonotonic : 0);
   const uint64_t ticks =
       call.called_at != 0 ? static_cast<uint64_t>(call.called_at) : read_ticks(recorder_->clock_);
-  if (call.starts_at_once) started_at_once_ = call.sequence;
+  if (call.starts_at_once && !call.is_message) started_at_once_ = call.sequence;
   recorder_->write_at(
       ticks,
       {.count = static_cast<uint64_t>(call.count),
@@ -245,7 +245,7 @@ void GroupRecorder::write_called(const Call& call) {
                static_cast<uint64_t>(call.op) << 32 | flags << 48,
        .which = which(call.sequence),
        .rest = static_cast<uint32_t>(call.root) | uint64_t{call.fingerprint} << 32},
-      &slot_->recent[call.sequence % kRecent]);
+      call.is_message ? nullptr : &slot_->recent[call.sequence % kRecent]);
 }
 
 void GroupRecorder::write_started(uint32_t sequence) {
@@ -259,6 +259,13 @@ void GroupRecorder::write_ended(uint32_t sequence, StatusCode status) {
       {.what = static_cast<uint64_t>(EventKind::kEnded) | code << 40, .which = which(sequence)},
       nullptr);
   store(&slot_->ended[sequence % kRecent], uint64_t{sequence} << 32 | code << 8 | 1);
+}
+
+void GroupRecorder::write_message_ended(uint32_t sequence, StatusCode status) {
+  recorder_->write({.what = static_cast<uint64_t>(EventKind::kEnded) |
+                            static_cast<uint64_t>(status) << 40 | uint64_t{kMessage} << 48,
+                    .which = which(sequence)},
+                   nullptr);
 }
 
 uint64_t GroupRecorder::write_of_group(EventKind kind, StatusCode status) {

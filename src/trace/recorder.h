@@ -44,6 +44,9 @@ struct Call {
   uint8_t algorithm = 0xff;    // GroupRecorder::name_index(); 0xff: not known
   bool starts_at_once = false;
   bool reduces = false;  // `op` means something
+  // Between two ranks: `root` is the other one, -1: any, `fingerprint` the tag, UINT32_MAX: any;
+  // `sequence` counts the rank's messages alone.
+  bool is_message = false;
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   uint32_t sequence = 0;
@@ -85,6 +88,9 @@ class GroupRecorder {
   void ended(uint32_t sequence, StatusCode status) {
     if (records()) write_ended(sequence, status);
   }
+  void message_ended(uint32_t sequence, StatusCode status) {
+    if (records()) write_message_ended(sequence, status);
+  }
   void failed(const Status& status);  // the first one stays
   void closed();                      // the last
 
@@ -94,6 +100,7 @@ class GroupRecorder {
   void write_called(const Call& call);
   void write_started(uint32_t sequence);
   void write_ended(uint32_t sequence, StatusCode status);
+  void write_message_ended(uint32_t sequence, StatusCode status);
   uint64_t write_of_group(EventKind kind, StatusCode status);
   uint64_t which(uint32_t sequence) const { return uint64_t{sequence} << 32 | number_; }
 

@@ -85,6 +85,35 @@ void expect_consistent(const Operation& operation) {
   EXPECT_EQ(operation.called_ns, expected.called_at);
 }
 
+// A rank's sends and receives have numbers of their own.
+TEST(Recorder, MessagesAndOperationsOfOneNumberAreTwo) {
+  SharedMemory memory(256);
+  auto recorder = recorder_on(memory.span());
+  GroupRecorder group = recorder->join({.name = "default", .id = 5, .rank = 2, .size = 3});
+  group.called(call_of(1, 0));
+  group.called({.operation = "recv",
+                .starts_at_once = true,
+                .is_message = true,
+                .dtype = DataType::kInt64,
+                .sequence = 0,
+                .fingerprint = 9,
+                .root = -1,
+                .count = 4,
+                .bytes = 32});
+  group.message_ended(0, StatusCode::kTimeout);
+  const std::vector<Operation> operations = memory.parsed().operations;
+  ASSERT_EQ(operations.size(), 2u);
+  EXPECT_FALSE(operations[0].is_message);
+  EXPECT_FALSE(operations[0].has_ended);
+  expect_consistent(operations[0]);
+  EXPECT_TRUE(operations[1].is_message);
+  EXPECT_EQ(operations[1].name, "recv");
+  EXPECT_EQ(operations[1].root, -1);
+  EXPECT_EQ(operations[1].fingerprint, 9u);
+  EXPECT_TRUE(operations[1].has_ended);
+  EXPECT_EQ(operations[1].status, StatusCode::kTimeout);
+}
+
 TEST(Recorder, WhatIsWrittenIsReadBack) {
   SharedMemory memory(256);
   auto recorder = recorder_on(memory.span());

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ciuic.trace import words
+from ciuic.trace.chrome import chrome_trace
 from ciuic.trace.diagnosis import diagnose
 from ciuic.trace.job import Job, merge
 from ciuic.trace.lateness import lateness
@@ -201,6 +202,49 @@ def test_operations_that_all_are_in() -> None:
         "before they were last seen; the last to call it was rank 1, 7.0 s after the first; on "
         "rank 0 it waited its turn behind earlier operations"
     )
+
+
+def message(name: str, peer: int, tag: int, took: int | None, **more: Any) -> Operation:
+    fields = {"root": peer, "fingerprint": tag & 0xFFFFFFFF, "is_message": True, "count": 4}
+    return operation(0, name, took=took, **{**fields, **more})
+
+
+def test_a_rank_that_waits_for_a_message() -> None:
+    receives = message("recv", 0, 3, None, at=88 * S)
+    sends = message("send", 1, 4, None, at=89 * S)
+    job = merge(
+        [
+            recording(0, 3, [operation(0)], messages=(sends,)),
+            recording(1, 3, [operation(0)], messages=(receives,)),
+            recording(2, 3, [operation(0)], messages=(message("recv", -1, -1, None, at=90 * S),)),
+        ]
+    )
+    found = texts(job, "message")
+    assert found == [
+        "rank 0 has been in send(float32, 4 elements, to rank 1, tag 4) for 11.0 s; rank 1 is in "
+        "recv(float32, 4 elements, from rank 0, tag 3)",
+        "rank 1 has been in recv(float32, 4 elements, from rank 0, tag 3) for 12.0 s; rank 0 is in "
+        "send(float32, 4 elements, to rank 1, tag 4)",
+        "rank 2 has been in recv(float32, 4 elements, from any rank, any tag) for 10.0 s",
+    ]
+
+
+def test_messages_are_no_operations() -> None:
+    ended = message("send", 1, 4, MS)
+    late = message("recv", 0, 4, None, at=99 * S)
+    job = merge(
+        [
+            recording(0, 2, [operation(0)], messages=(ended,)),
+            recording(1, 2, [operation(0)], messages=(late,)),
+        ]
+    )
+    assert texts(job, "mismatch", "behind", "stuck") == []
+    assert (
+        "rank 0 last called send(float32, 4 elements, to rank 1, tag 4), which has ended"
+        in (texts(job, "message")[0])
+    )
+    slices = [e for e in chrome_trace(job)["traceEvents"] if e.get("cat") == "message"]
+    assert {e["name"] for e in slices} == {"send", "recv"}
 
 
 def test_several_groups_are_told_apart() -> None:

@@ -20,7 +20,7 @@ def chrome_trace(job: Job) -> dict[str, Any]:
     starts = [
         job.time_ns(r, operation.called_ns)
         for r in job.recordings
-        for operation in r.operations
+        for operation in (*r.operations, *r.messages)
         if operation.called_ns is not None
     ]
     zero = min(starts, default=0)
@@ -52,7 +52,9 @@ def _slices(
     """One rank's operations of one group, as complete slices that do not overlap within a track."""
     events: list[dict[str, Any]] = []
     free_at: list[int] = []  # by track
-    for sequence, operation in sorted(member.operations.items()):
+    of_group = [*member.operations.values(), *member.messages]
+    for operation in sorted(of_group, key=lambda o: (o.called_ns or 0, o.sequence)):
+        sequence = operation.sequence
         if operation.called_ns is None:
             continue
         begin = operation.called_ns
@@ -79,11 +81,12 @@ def _slices(
                 "ts": ts,
                 "dur": duration,
                 "name": operation.name or "operation",
-                "cat": "operation",
+                "cat": "message" if operation.is_message else "operation",
                 "args": _arguments(group, sequence, operation),
             }
         )
-        events += _arrow(job, group, rank, sequence, operation, pid, tid + track, ts, duration)
+        if not operation.is_message:
+            events += _arrow(job, group, rank, sequence, operation, pid, tid + track, ts, duration)
     return events
 
 

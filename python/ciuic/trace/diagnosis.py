@@ -24,6 +24,7 @@ KINDS = (
     "ended",
     "failed",
     "stuck",
+    "message",
     "no_group",
     "missing",
     "incomplete",
@@ -62,6 +63,8 @@ def operation_words(sequence: int, operation: Operation) -> str:
     """``operation 17 (all_reduce, float32, 1048576 elements, sum)``."""
     if not operation.is_known:
         return f"operation {sequence}"
+    if operation.is_message:
+        return operation.call()
     call = operation.call()
     name, _, rest = call.partition("(")
     return f"operation {sequence} ({', '.join(filter(None, [name, rest.removesuffix(')')]))})"
@@ -112,14 +115,16 @@ def _name(recording: Recording) -> str:
 
 def _has_open(recording: Recording) -> bool:
     closed = {group.number for group in recording.groups if group.closed_ns is not None}
-    return any(o.is_open and o.group not in closed for o in recording.operations)
+    each = (*recording.operations, *recording.messages)
+    return any(o.is_open and o.group not in closed for o in each)
 
 
 def _whereabouts(recording: Recording) -> str:
     """Where a process was when it was last seen."""
     names = {group.number: group.name for group in recording.groups}
     several = len(set(names.values())) > 1
-    known = [o for o in recording.operations if o.is_known and o.group in names]
+    each = sorted((*recording.operations, *recording.messages), key=lambda o: o.called_ns or 0)
+    known = [o for o in each if o.is_known and o.group in names]
     if not known:
         return "before it called any operation"
     within = [o for o in known if not o.has_ended]
@@ -161,6 +166,7 @@ def _of_group(group: GroupOfRanks) -> Iterator[Finding]:
     waiting = _first_open(group)
     if waiting is not None:
         yield from _of_open(group, waiting)
+    yield from _messages(group)
 
 
 def _missing(group: GroupOfRanks) -> Iterator[Finding]:
@@ -220,6 +226,45 @@ def _first_open(group: GroupOfRanks) -> int | None:
         ),
         default=None,
     )
+
+
+def _messages(group: GroupOfRanks) -> Iterator[Finding]:
+    """Of each rank the send or recv that has waited longest."""
+    for rank, member in group.members.items():
+        if member.facts.closed_ns is not None and member.facts.failed_ns is None:
+            continue
+        waiting = [
+            (_until(member, message) - message.called_ns, message)
+            for message in member.messages
+            if message.is_known and message.is_open and message.called_ns is not None
+        ]
+        if not waiting:
+            continue
+        longest, message = max(waiting, key=lambda each: each[0])
+        was = "was" if member.facts.failed_ns is not None else "has been"
+        text = f"rank {rank} {was} in {message.call()} for {words.seconds(longest)}"
+        if member.facts.failed_ns is not None:
+            text += " when the group ended"
+        if len(waiting) > 1:
+            text += f", and in {len(waiting) - 1} more"
+        text += _of_peer(group, rank, message)
+        ranks = (rank,) if message.root < 0 else (rank, message.root)
+        yield Finding("message", text, group.title, ranks, None, longest)
+
+
+def _of_peer(group: GroupOfRanks, rank: int, message: Operation) -> str:
+    """What the other rank has called that this one might wait for."""
+    peer = group.members.get(message.root)
+    if peer is None:
+        return ""
+    other = "recv" if message.name == "send" else "send"
+    calls = [m for m in peer.messages if m.is_known and m.name == other and m.root in (rank, -1)]
+    open_ones = [call for call in calls if call.is_open]
+    if open_ones:
+        return f"; rank {message.root} is in {open_ones[0].call()}"
+    if not calls:
+        return f"; rank {message.root} has called no {other} for it"
+    return f"; rank {message.root} last called {calls[-1].call()}, which has ended"
 
 
 def _until(member: Member, operation: Operation) -> int:

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field
 from ciuic.trace.recording import Group, Operation, Recording
 
 # Nobody can end them before all have called.
-_MEET = {"all_reduce", "all_gather", "barrier", "reduce_scatter", "all_to_all"}
+_MEET = {
+    "all_reduce",
+    "all_gather",
+    "all_gather_v",
+    "barrier",
+    "reduce_scatter",
+    "reduce_scatter_v",
+    "all_to_all",
+    "all_to_all_v",
+}
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,8 @@ class Member:
     facts: Group
     operations: dict[int, Operation]
     """By sequence; the oldest may be gone."""
+    messages: tuple[Operation, ...] = ()
+    """Sends and receives, in the order of their calls."""
 
     @property
     def last_call(self) -> int:
@@ -144,12 +155,20 @@ def _groups_of(recordings: Sequence[Recording]) -> list[GroupOfRanks]:
         by_group: dict[int, dict[int, Operation]] = {}
         for operation in recording.operations:
             by_group.setdefault(operation.group, {})[operation.sequence] = operation
+        messages: dict[int, list[Operation]] = {}
+        for message in recording.messages:
+            messages.setdefault(message.group, []).append(message)
         for facts in recording.groups:
             # A group of one rank is nobody else's.
             alone = (recording.host, recording.pid, facts.number) if facts.size == 1 else ()
             key = (facts.job, facts.id, facts.epoch, facts.name, facts.size, *alone)
             group = found.setdefault(key, GroupOfRanks(facts.name, facts.epoch, facts.size))
-            member = Member(recording, facts, by_group.get(facts.number, {}))
+            member = Member(
+                recording,
+                facts,
+                by_group.get(facts.number, {}),
+                tuple(messages.get(facts.number, ())),
+            )
             group.members.setdefault(facts.rank, member)
     for group in found.values():
         group.members = dict(sorted(group.members.items()))

@@ -62,6 +62,14 @@ class Operation:
     ended_ns: int | None
     has_ended: bool
     status: str
+    is_message: bool = False
+    """A send or recv: ``sequence`` counts this rank's alone, ``root`` is the other rank (-1: any)
+    and ``fingerprint`` the tag."""
+
+    @property
+    def tag(self) -> int | None:
+        """Of a message; ``None``: any."""
+        return None if self.fingerprint == 0xFFFFFFFF else self.fingerprint
 
     @property
     def is_open(self) -> bool:
@@ -76,6 +84,11 @@ class Operation:
             return "barrier"
         words = [self.dtype, f"{self.count} element{'' if self.count == 1 else 's'}"]
         words += [self.op] if self.op else []
+        if self.is_message:
+            peer = f"rank {self.root}" if self.root >= 0 else "any rank"
+            words.append(f"{'to' if self.name == 'send' else 'from'} {peer}")
+            words.append("any tag" if self.tag is None else f"tag {self.tag}")
+            return f"{self.name}({', '.join(words)})"
         words += [f"root {self.root}"] if self.root >= 0 else []
         return f"{self.name or 'an operation'}({', '.join(words)})"
 
@@ -102,6 +115,8 @@ class Recording:
     exit_code: int | None
     groups: tuple[Group, ...] = ()
     operations: tuple[Operation, ...] = ()
+    messages: tuple[Operation, ...] = ()
+    """Sends and receives between two ranks."""
     world_rank: int = field(default=-1)
     """The launcher's rank; where it says none, that in the largest group."""
 
@@ -110,7 +125,8 @@ class Recording:
         """Until when it tells of the process."""
         if self.dumped_ns is not None:
             return self.dumped_ns
-        times = [t for o in self.operations for t in (o.called_ns, o.started_ns, o.ended_ns)]
+        each = (*self.operations, *self.messages)
+        times = [t for o in each for t in (o.called_ns, o.started_ns, o.ended_ns)]
         times += [t for g in self.groups for t in (g.joined_ns, g.failed_ns, g.closed_ns)]
         return max((t for t in times if t is not None), default=0)
 
@@ -132,12 +148,19 @@ def parse(data: bytes, source: str) -> Recording:
         raise InvalidArgumentError(f"{source}: {error}") from None
     process = _only(Recording, parsed["process"])
     groups = tuple(Group(**_only(Group, group)) for group in parsed["groups"])
-    operations = tuple(Operation(**_only(Operation, each)) for each in parsed["operations"])
+    calls = [Operation(**_only(Operation, each)) for each in parsed["operations"]]
+    operations = tuple(call for call in calls if not call.is_message)
+    messages = tuple(call for call in calls if call.is_message)
     world_rank = process["launch_rank"]
     if world_rank < 0 and groups:
         world_rank = max(groups, key=lambda group: group.size).rank
     return Recording(
-        source=source, groups=groups, operations=operations, world_rank=world_rank, **process
+        source=source,
+        groups=groups,
+        operations=operations,
+        messages=messages,
+        world_rank=world_rank,
+        **process,
     )
 
 
