@@ -3,23 +3,32 @@
 
 #include "plan/binomial_tree.h"
 
+#include <algorithm>
+
 #include "plan/peers.h"
 
 namespace ciuic::plan {
 
-// Counted from the root, place v has the children v + 1, v + 2, v + 4, ... below the lowest bit
-// that is set in v, so that its subtree is what lies between it and v + that bit.
-BinomialTree binomial_tree(int size, int place, int root) {
-  const int from_root = around(place - root, size);
+// Counted from the root and written with base k, place v has the children that differ from it in
+// one digit below the lowest that is not 0 in v, so that its subtree is what lies between it and v
+// with that digit one higher.
+BinomialTree binomial_tree(int size, int place, int root, int radix) {
   BinomialTree tree;
-  int bit = 1;
-  while (bit < size && (from_root & bit) == 0) bit *= 2;
-  if (from_root != 0) tree.parent = around(from_root - bit + root, size);
-  for (bit /= 2; bit >= 1; bit /= 2) {
-    const int child = from_root + bit;
-    if (child >= size) continue;
-    tree.children.push_back(around(child + root, size));
-    tree.leaf.push_back(bit == 1 || child + 1 >= size);
+  tree.from_root = around(place - root, size);
+  int unit = 1;
+  while (unit < size && tree.from_root % (unit * radix) == 0) unit *= radix;
+  if (tree.from_root != 0) {
+    const int digit = tree.from_root / unit % radix;
+    tree.parent = around(tree.from_root - digit * unit + root, size);
+  }
+  tree.span = std::min(unit, size - tree.from_root);
+  for (unit /= radix; unit >= 1; unit /= radix) {
+    for (int digit = 1; digit < radix; ++digit) {
+      const int child = tree.from_root + digit * unit;
+      if (child >= size) break;
+      tree.children.push_back(around(child + root, size));
+      tree.spans.push_back(std::min(unit, size - child));
+    }
   }
   return tree;
 }

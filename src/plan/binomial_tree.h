@@ -8,11 +8,14 @@ namespace ciuic::plan {
 
 struct BinomialTree {
   int parent = -1;            // -1 at the root
+  int from_root = 0;          // places, counted round
+  int span = 1;               // of the subtree: it has this place and the span - 1 after it, round
   std::vector<int> children;  // the one with the largest subtree first
-  std::vector<bool> leaf;     // whether children[i] has none of its own
+  std::vector<int> spans;     // of children[i]
 };
 
-// The neighbours of `place`. Each subtree is an interval of places, counted round from the root.
-BinomialTree binomial_tree(int size, int place, int root);
+// The neighbours of `place`. With a radix of k, a place has up to k - 1 children at each distance
+// 1, k, k^2, ... that it has children at.
+BinomialTree binomial_tree(int size, int place, int root, int radix = 2);
 
 }  // namespace ciuic::plan

@@ -1,34 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// members.cc: the two all-reduces that flat and two-level algorithms share.
+// members.cc: the all-reduces that flat and two-level algorithms share.
 
 #include "plan/members.h"
 
+#include "plan/doubling.h"
 #include "plan/peers.h"
 
 namespace ciuic::plan {
-
-namespace {
-
-// Members over the largest power of two fold in pairs first, so that a power of two remains.
-struct Doubling {
-  int power = 1;   // how many take part in the rounds
-  int rounds = 0;  // log2(power)
-  int extras = 0;  // places 1, 3, ... below 2 * extras send to the place before them and wait
-
-  explicit Doubling(int size) {
-    while (2 * power <= size) {
-      power *= 2;
-      ++rounds;
-    }
-    extras = size - power;
-  }
-  bool paired(int place) const { return place < 2 * extras; }
-  bool waits(int place) const { return paired(place) && place % 2 == 1; }
-  int group_of(int place) const { return paired(place) ? place / 2 : place - extras; }
-  int place_of(int group) const { return group < extras ? 2 * group : group + extras; }
-};
-
-}  // namespace
 
 Members whole_group(int size, int rank) {
   return {all_ranks(size), std::vector<bool>(size, true), rank};
@@ -104,6 +82,55 @@ void add_ring(Plan* plan, const Members& members, int first_block, bool reduced)
     plan->send({next}, output(block_at(place + 1 - hop)));
     plan->receive(prev, output(block_at(place - hop)));
   }
+}
+
+int halving_blocks(int size) { return Doubling(size).power; }
+
+void add_halving(Plan* plan, const Members& members, int first_block, bool reduced) {
+  const Doubling doubling(members.size());
+  const int place = members.place;
+  const int blocks = doubling.power;
+  const BlockRange all = outputs(first_block, blocks);
+  BlockRange value = reduced ? all : inputs(first_block, blocks);
+  if (doubling.waits(place)) {
+    plan->send({members.ranks[place - 1]}, value);
+    plan->receive(members.ranks[place - 1], all);
+    return;
+  }
+  const bool paired = doubling.paired(place);
+  if (paired) {
+    Step& fold = plan->reduce({members.ranks[place + 1]}, /*own_place=*/0, value, all);
+    fold.received_raw = members.raw[place + 1];
+    value = all;
+  }
+  const int group = doubling.group_of(place);
+
+  // Of what is still a rank's, its partner gets one half, and it folds the other, until one block
+  // is left. What is being sent is not what is written.
+  int first = 0;
+  for (int half = blocks / 2; half >= 1; half /= 2) {
+    const int other_group = group ^ half;
+    const int other = doubling.place_of(other_group);
+    const bool upper = other_group < group;
+    const int mine = upper ? first + half : first;
+    const int theirs = upper ? first : first + half;
+    plan->send({members.ranks[other]}, value.part(theirs, half));
+    Step& fold = plan->reduce({members.ranks[other]}, /*own_place=*/upper ? 1 : 0,
+                              value.part(mine, half), all.part(mine, half));
+    fold.received_raw = half == blocks / 2 && members.raw[other] && !doubling.paired(other);
+    fold.final = half == 1;
+    value = all;
+    first = mine;
+  }
+
+  // And back: what is complete doubles.
+  for (int half = 1; half < blocks; half *= 2) {
+    const int other = doubling.place_of(group ^ half);
+    first = group / half * half;
+    plan->send({members.ranks[other]}, all.part(first, half));
+    plan->receive(members.ranks[other], all.part(first ^ half, half));
+  }
+  if (paired) plan->send({members.ranks[place + 1]}, all);
 }
 
 }  // namespace ciuic::plan

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// members.h: some ranks of a group that all-reduce among themselves, by doubling or round a ring.
+// members.h: some ranks of a group that all-reduce among themselves, by doubling, by halving and
+// doubling, or round a ring.
 //
 // The whole group in the flat algorithms; in those of two levels one rank of each host, which
 // enters with the sum of its host.
@@ -33,5 +34,10 @@ BlockRange first_place(const Members& members, int block);
 // block a member. It starts from output where `reduced` says that a host's sum stands there, else
 // from input.
 void add_ring(Plan* plan, const Members& members, int first_block, bool reduced);
+
+// The same by recursive halving and doubling, over halving_blocks(members.size()) blocks: the
+// largest power of two that is not over it.
+int halving_blocks(int size);
+void add_halving(Plan* plan, const Members& members, int first_block, bool reduced);
 
 }  // namespace ciuic::plan

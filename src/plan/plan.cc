@@ -23,6 +23,13 @@ int64_t Partition::begin(int block, int64_t count) const {
 int64_t Partition::begin(int block, const std::vector<int64_t>& sums) const {
   CIUIC_ASSERT(unit == Unit::kEach && sums.size() > 1);
   const int size = static_cast<int>(sums.size()) - 1;
+  if (!owners.empty()) {
+    int64_t elements = 0;
+    for (int index = 0; index < block; ++index) {
+      elements += sums[owners[index] + 1] - sums[owners[index]];
+    }
+    return elements;
+  }
   const auto before = [&](int place) { return place / size * sums[size] + sums[place % size]; };
   return before(first + block) - before(first);
 }

@@ -32,11 +32,17 @@ struct BlockRange {
   int first = 0;
   int count = 0;
   bool operator==(const BlockRange&) const = default;
+
+  // Blocks [from, from + number) of these.
+  BlockRange part(int from, int number) const { return {space, first + from, number}; }
 };
 
 inline BlockRange input(int block) { return {Space::kInput, block, 1}; }
 inline BlockRange output(int block) { return {Space::kOutput, block, 1}; }
 inline BlockRange scratch(int block) { return {Space::kScratch, block, 1}; }
+inline BlockRange inputs(int first, int count) { return {Space::kInput, first, count}; }
+inline BlockRange outputs(int first, int count) { return {Space::kOutput, first, count}; }
+inline BlockRange scratches(int first, int count) { return {Space::kScratch, first, count}; }
 inline BlockRange nothing() { return {Space::kOutput, 0, 0}; }
 
 // How a space is cut into blocks, given the call's element count.
@@ -48,8 +54,13 @@ struct Partition {
   int blocks = 0;
   Unit unit = Unit::kSplit;
 
-  // kEach: block i is rank (first + i) mod size's, which tells its size in uneven forms.
+  // kEach: whose block i is, which tells its size in uneven forms: rank (first + i) mod size's, or
+  // owners[i]'s where there are any.
   int first = 0;
+  std::vector<int> owners = {};
+  int owner(int block, int size) const {
+    return owners.empty() ? (first + block) % size : owners[block];
+  }
 
   // First element of block `block` (block == blocks: one past the last).
   int64_t begin(int block, int64_t count) const;

@@ -53,6 +53,7 @@ Json plan_json(const Plan& plan) {
     part["blocks"] = partition.blocks;
     part["unit"] = partition.unit == Partition::Unit::kSplit ? "split" : "each";
     if (partition.first != 0) part["first"] = partition.first;
+    if (!partition.owners.empty()) part["owners"] = partition.owners;
   }
   json["steps"] = Json::array();
   for (const Step& step : plan.steps) json["steps"].push_back(step_json(step));
@@ -118,6 +119,18 @@ class Fields {
     *list = find(name);
     if (*list == nullptr || !(*list)->is_array()) {
       return wrong(where_, fmt::format("{} must be a list", name));
+    }
+    return {};
+  }
+
+  Status take_ranks(const char* name, int size, std::vector<int>* ranks) const {
+    const Json* list = nullptr;
+    CIUIC_RETURN_IF_ERROR(take_list(name, &list));
+    for (const Json& rank : *list) {
+      if (!rank.is_number_integer() || rank.get<int64_t>() < 0 || rank.get<int64_t>() >= size) {
+        return wrong(where_, fmt::format("{} must be ranks below {}", name, size));
+      }
+      ranks->push_back(static_cast<int>(rank.get<int64_t>()));
     }
     return {};
   }
@@ -192,15 +205,7 @@ Status read_step(const Json& json, const std::string& where, int size, Step* ste
     CIUIC_RETURN_IF_ERROR(fields.take_range("target", &step->target));
   }
   if (step->kind == StepKind::kCopy) return {};
-  const Json* peers = nullptr;
-  CIUIC_RETURN_IF_ERROR(fields.take_list("peers", &peers));
-  for (const Json& peer : *peers) {
-    if (!peer.is_number_integer() || peer.get<int64_t>() < 0 || peer.get<int64_t>() >= size) {
-      return wrong(where, fmt::format("peers must be ranks below {}", size));
-    }
-    step->peers.push_back(static_cast<int>(peer.get<int64_t>()));
-  }
-  return {};
+  return fields.take_ranks("peers", size, &step->peers);
 }
 
 Status read_partitions(const Json* json, const std::string& where, int size, Plan* plan) {
@@ -212,9 +217,12 @@ Status read_partitions(const Json* json, const std::string& where, int size, Pla
     const Json* part = spaces.find(name);
     if (part == nullptr) continue;
     const Fields fields(*part, where + ", partition " + name);
-    CIUIC_RETURN_IF_ERROR(fields.check({"blocks", "unit", "first"}));
+    CIUIC_RETURN_IF_ERROR(fields.check({"blocks", "unit", "first", "owners"}));
     CIUIC_RETURN_IF_ERROR(fields.take("blocks", 0, kMaxBlocks, &plan->partitions[space].blocks));
     CIUIC_RETURN_IF_ERROR(fields.take("first", 0, size - 1, &plan->partitions[space].first));
+    if (fields.find("owners") != nullptr) {
+      CIUIC_RETURN_IF_ERROR(fields.take_ranks("owners", size, &plan->partitions[space].owners));
+    }
     std::string unit;
     CIUIC_RETURN_IF_ERROR(fields.take("unit", &unit));
     if (unit != "split" && unit != "each") {

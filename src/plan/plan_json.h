@@ -13,7 +13,8 @@
 //
 // A range is [space, first block, how many]. A step may leave out lane, own_place, received_raw and
 // final where they are 0 or false, and has only those of source and target that its kind has. A
-// plan may leave out "allows_in_place" where it is true, a partition "first" where it is 0.
+// plan may leave out "allows_in_place" where it is true, a partition "first" where it is 0, and
+// "owners".
 #pragma once
 
 #include <string>

@@ -41,6 +41,41 @@ TEST(PartitionTest, LargeCountsDoNotOverflow) {
   EXPECT_EQ(each.begin(8, int64_t{1} << 40), int64_t{1} << 43);
 }
 
+TEST(PartitionTest, UnevenBlocksBelongToRanks) {
+  const std::vector<int64_t> sums = {0, 3, 3, 8};  // 3, 0 and 5 elements
+  const Partition all{3, Partition::Unit::kEach};
+  EXPECT_EQ(all.begin(1, sums), 3);
+  EXPECT_EQ(all.begin(2, sums), 3);
+  EXPECT_EQ(all.begin(3, sums), 8);
+  const Partition round{5, Partition::Unit::kEach, /*first=*/2};  // ranks 2, 0, 1, 2, 0
+  EXPECT_EQ(round.begin(0, sums), 0);
+  EXPECT_EQ(round.begin(1, sums), 5);
+  EXPECT_EQ(round.begin(2, sums), 8);
+  EXPECT_EQ(round.begin(3, sums), 8);
+  EXPECT_EQ(round.begin(4, sums), 13);
+  EXPECT_EQ(round.begin(5, sums), 16);
+  const Partition named{3, Partition::Unit::kEach, 0, {2, 2, 0}};
+  EXPECT_EQ(named.begin(1, sums), 5);
+  EXPECT_EQ(named.begin(2, sums), 10);
+  EXPECT_EQ(named.begin(3, sums), 13);
+}
+
+TEST(PlanTest, UnevenCountsGoByTheirSpace) {
+  Plan plan;
+  plan.partitions[0] = plan.partitions[1] = {2, Partition::Unit::kEach};
+  plan.partitions[2] = {2, Partition::Unit::kEach};
+  const Counts both{{0, 1, 3}, {0, 4, 4}};
+  EXPECT_EQ(plan.elements(input(1), 7, &both).begin, 1);
+  EXPECT_EQ(plan.elements(input(1), 7, &both).size, 2);
+  EXPECT_EQ(plan.elements(outputs(0, 2), 7, &both).size, 4);
+  EXPECT_EQ(plan.space_elements(Space::kScratch, 7, &both), 3);
+  EXPECT_EQ(plan.elements(outputs(0, 2), 7).size, 14);
+  plan.partitions[0].blocks = 1;
+  EXPECT_EQ(plan.space_elements(Space::kScratch, 7, &both), 4);
+  const Counts one{{}, {0, 4, 4}};
+  EXPECT_EQ(plan.space_elements(Space::kInput, 7, &one), 4);
+}
+
 TEST(PlanTest, ReadersComeAfterTheWriterAndWritersAfterReaders) {
   Plan plan;
   plan.receive(1, scratch(0));                  // 0
@@ -67,6 +102,20 @@ TEST(PlanTest, InputIsOutputAtTheOffset) {
   plan.finish();
   EXPECT_TRUE(plan.steps[1].after.empty());
   EXPECT_TRUE(comes_after(plan, 2, 0, /*whole=*/false));
+}
+
+TEST(PlanTest, OutputIsInputWhereTheOffsetIsNegative) {
+  Plan plan;
+  plan.input_offset = -2;
+  plan.send({1}, input(0));
+  plan.send({1}, input(2));
+  plan.receive(1, output(0));
+  plan.finish();
+  EXPECT_TRUE(comes_after(plan, 2, 1, /*whole=*/false));
+  EXPECT_FALSE(comes_after(plan, 2, 0, /*whole=*/false));
+  plan.allows_in_place = false;
+  plan.finish();
+  EXPECT_TRUE(plan.steps[2].after.empty());
 }
 
 TEST(PlanTest, StreamsCountMessagesOfEachDirection) {

@@ -17,7 +17,7 @@ void add_reduce_tree(Plan* plan, const Members& members, int root, BlockRange va
   std::vector<int> raw, reduced;
   for (size_t child = 0; child < tree.children.size(); ++child) {
     const int place = tree.children[child];
-    std::vector<int>& group = tree.leaf[child] && members.raw[place] ? raw : reduced;
+    std::vector<int>& group = tree.spans[child] == 1 && members.raw[place] ? raw : reduced;
     group.push_back(members.ranks[place]);
   }
   if (!raw.empty()) {

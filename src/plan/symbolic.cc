@@ -51,6 +51,7 @@ class Run {
   // Out of place and, where the operation can be, in place. `pattern` is one of uneven_counts(), or
   // -1: all blocks have the same size.
   Status run(int pattern) {
+    expressions_ = Expressions(size_);  // elements are other ranks' under other counts
     counts_.clear();
     for (int rank = 0; pattern >= 0 && rank < size_; ++rank) {
       counts_.push_back(uneven_counts(claim_.operation, size_, rank, claim_.root, pattern));

@@ -47,7 +47,7 @@ std::vector<std::pair<int, int>> uneven_size(Operation operation, const Plan& pl
   const Partition& partition = plan.partitions[static_cast<int>(range.space)];
   std::vector<std::pair<int, int>> blocks;
   for (int block = range.first; block < range.first + range.count; ++block) {
-    const int owner = (partition.first + block) % size;
+    const int owner = partition.owner(block, size);
     const bool gives = range.space != Space::kOutput;
     blocks.emplace_back(owner, 0);
     if (operation == Operation::kAllToAll) {

@@ -57,6 +57,7 @@ class Validation {
         return wrong(fmt::format("the first block of {} is rank {}'s",
                                  name_of(static_cast<Space>(space)), first));
       }
+      CIUIC_RETURN_IF_ERROR(check_owners(static_cast<Space>(space)));
     }
     CIUIC_RETURN_IF_ERROR(check_aliasing());
     for (int number = 0; number < static_cast<int>(plan_.steps.size()); ++number) {
@@ -83,6 +84,20 @@ class Validation {
   }
   Status wrong(int number, const std::string& what) const {
     return wrong(step_text(plan_, number) + ": " + what);
+  }
+
+  Status check_owners(Space space) const {
+    const Partition& partition = plan_.partitions[static_cast<int>(space)];
+    const std::vector<int>& owners = partition.owners;
+    if (owners.empty()) return {};
+    if (space != Space::kScratch || partition.unit != Partition::Unit::kEach ||
+        owners.size() != static_cast<size_t>(partition.blocks) || partition.first != 0) {
+      return wrong(fmt::format("{} cannot have these owners", name_of(space)));
+    }
+    for (const int owner : owners) {
+      if (owner < 0 || owner >= size_) return wrong(fmt::format("owner {} outside", owner));
+    }
+    return {};
   }
 
   // In place, input blocks are output blocks, and so must be of the same size and inside.
