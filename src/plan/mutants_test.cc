@@ -38,6 +38,16 @@ class Mutants {
     each(fault, /*finish=*/false, change);
   }
 
+  // One mutant for each plan.
+  void each_plan(const char* fault, const std::function<bool(Plan*, int)>& change) {
+    for (int rank = 0; rank < static_cast<int>(plans_.size()); ++rank) {
+      std::vector<Plan> plans = plans_;
+      if (!change(&plans[rank], rank)) continue;
+      plans[rank].finish();
+      all_.push_back({std::string(fault) + " at rank " + std::to_string(rank), std::move(plans)});
+    }
+  }
+
   const std::vector<Mutant>& all() const { return all_; }
 
  private:
@@ -184,12 +194,26 @@ void plant_message_faults(Mutants* mutants) {
   });
 }
 
+// Whether a step comes after another one as it should, by way of others, without a dependency of
+// its own on it. `whole`: a dependency on the way to here was.
+bool comes_after(const Plan& plan, int step, const Dependency& wanted, bool whole) {
+  for (const Dependency& dependency : plan.steps[step].after) {
+    const bool is_whole = whole || dependency.whole;
+    if (dependency.step == wanted.step && (is_whole || !wanted.whole)) return true;
+    if (dependency.step > wanted.step && comes_after(plan, dependency.step, wanted, is_whole)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void plant_order_faults(Mutants* mutants) {
   mutants->each_finished_step("dependency missing", [](auto& plans, int rank, int number) {
     std::vector<Dependency>& after = plans[rank].steps[number].after;
     if (after.empty()) return false;
+    const Dependency missing = after.back();
     after.pop_back();
-    return true;
+    return !comes_after(plans[rank], number, missing, /*whole=*/false);
   });
   mutants->each_finished_step("whole dependency made chunkwise",
                               [](auto& plans, int rank, int number) {
@@ -210,6 +234,40 @@ void plant_order_faults(Mutants* mutants) {
                                 ++places.back().position;
                                 return true;
                               });
+}
+
+// What says how blocks lie in memory, and whose they are.
+void plant_space_faults(const PlanCase& plan_case, Mutants* mutants) {
+  const int size = plan_case.layout.size();
+  const Claim claim = plan_case.claim();
+  const auto shape = [=](int rank) { return shape_of(claim.operation, size, rank, claim.root); };
+  for (const int by : {-1, 1}) {
+    mutants->each_plan("wrong input_offset", [&](Plan* plan, int rank) {
+      plan->input_offset += by;
+      return shape(rank).input > 0 && shape(rank).output > 0 && allows_in_place(claim.operation);
+    });
+  }
+  mutants->each_plan("never in place", [&](Plan* plan, int rank) {
+    plan->allows_in_place = false;
+    return shape(rank).input > 0 && shape(rank).output > 0 && allows_in_place(claim.operation);
+  });
+  mutants->each_plan("a block less of input", [&](Plan* plan, int rank) {
+    return shape(rank).input > 0 && --plan->partitions[0].blocks >= 0 && shape(rank).input > 1;
+  });
+  if (!claim.uneven) return;
+  mutants->each_plan("another rank's input", [&](Plan* plan, int rank) {
+    plan->partitions[0].first = (plan->partitions[0].first + 1) % size;
+    return shape(rank).input > 0;
+  });
+  mutants->each_plan("another rank's output", [&](Plan* plan, int rank) {
+    plan->partitions[1].first = (plan->partitions[1].first + 1) % size;
+    return shape(rank).output > 0;
+  });
+  mutants->each_plan("another rank's scratch", [&](Plan* plan, int) {
+    std::vector<int>& owners = plan->partitions[2].owners;
+    for (int& owner : owners) owner = (owner + 1) % size;
+    return !owners.empty();
+  });
 }
 
 // Operand order matters where several ranks add up the same block.
@@ -243,6 +301,7 @@ void prove_mutants(const PlanCase& plan_case, Tally* tally) {
   if (plan_case.operation != Operation::kBarrier) {
     plant_block_faults(&mutants);
     plant_contribution_faults(&mutants);
+    plant_space_faults(plan_case, &mutants);
   }
   plant_message_faults(&mutants);
   plant_order_faults(&mutants);

@@ -5,10 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/assert.h"
 #include "plan/binomial_broadcast.h"
+#include "plan/binomial_gather.h"
 #include "plan/binomial_reduce.h"
+#include "plan/binomial_scatter.h"
+#include "plan/bruck_all_gather.h"
+#include "plan/bruck_all_to_all.h"
+#include "plan/chain_broadcast.h"
+#include "plan/chain_reduce.h"
 #include "plan/direct_all_gather.h"
 #include "plan/direct_all_to_all.h"
 #include "plan/direct_barrier.h"
@@ -18,15 +25,25 @@
 #include "plan/direct_reduce_scatter.h"
 #include "plan/direct_scatter.h"
 #include "plan/dissemination_barrier.h"
+#include "plan/knomial_broadcast.h"
 #include "plan/one_shot_all_reduce.h"
+#include "plan/recursive_doubling_all_gather.h"
 #include "plan/recursive_doubling_all_reduce.h"
+#include "plan/recursive_halving_all_reduce.h"
+#include "plan/recursive_halving_reduce_scatter.h"
 #include "plan/ring_all_gather.h"
 #include "plan/ring_all_reduce.h"
+#include "plan/ring_reduce_scatter.h"
+#include "plan/scatter_all_gather_broadcast.h"
 #include "plan/two_level_all_gather.h"
 #include "plan/two_level_all_reduce.h"
+#include "plan/two_level_all_to_all.h"
 #include "plan/two_level_barrier.h"
 #include "plan/two_level_broadcast.h"
+#include "plan/two_level_gather.h"
 #include "plan/two_level_reduce.h"
+#include "plan/two_level_reduce_scatter.h"
+#include "plan/two_level_scatter.h"
 #include "plan/two_shot_all_reduce.h"
 #include "plan/two_shot_reduce.h"
 
@@ -68,6 +85,7 @@ constexpr Entry kTable[] = {
     {Operation::kAllReduce, Algorithm::kTwoShot, rootless<two_shot_all_reduce>},
     {Operation::kAllReduce, Algorithm::kRecursiveDoubling, rootless<recursive_doubling_all_reduce>},
     {Operation::kAllReduce, Algorithm::kRing, rootless<ring_all_reduce>},
+    {Operation::kAllReduce, Algorithm::kRecursiveHalving, rootless<recursive_halving_all_reduce>},
     {Operation::kAllReduce, Algorithm::kTwoLevel, two_level},
     {Operation::kAllReduce, Algorithm::kTwoLevelSharded, two_level_sharded},
     {Operation::kAllReduce, Algorithm::kTwoLevelRing, two_level_ring},
@@ -75,19 +93,37 @@ constexpr Entry kTable[] = {
     {Operation::kReduce, Algorithm::kTwoShot, two_shot_reduce},
     {Operation::kReduce, Algorithm::kBinomial, binomial_reduce},
     {Operation::kReduce, Algorithm::kTwoLevel, two_level_reduce},
+    {Operation::kReduce, Algorithm::kChain, chain_reduce},
     {Operation::kBroadcast, Algorithm::kDirect, direct_broadcast},
     {Operation::kBroadcast, Algorithm::kBinomial, binomial_broadcast},
     {Operation::kBroadcast, Algorithm::kTwoLevel, two_level_broadcast},
+    {Operation::kBroadcast, Algorithm::kKnomial, knomial_broadcast},
+    {Operation::kBroadcast, Algorithm::kChain, chain_broadcast},
+    {Operation::kBroadcast, Algorithm::kScatterAllGather, scatter_all_gather_broadcast},
     {Operation::kAllGather, Algorithm::kDirect, rootless<direct_all_gather>, Uneven::kYes},
     {Operation::kAllGather, Algorithm::kRing, rootless<ring_all_gather>, Uneven::kYes},
+    {Operation::kAllGather, Algorithm::kBruck, rootless<bruck_all_gather>, Uneven::kYes},
+    {Operation::kAllGather, Algorithm::kRecursiveDoubling, rootless<recursive_doubling_all_gather>,
+     Uneven::kYes},
     {Operation::kAllGather, Algorithm::kTwoLevel, rootless<two_level_all_gather>, Uneven::kYes},
     {Operation::kBarrier, Algorithm::kDirect, rootless<direct_barrier>},
     {Operation::kBarrier, Algorithm::kDissemination, rootless<dissemination_barrier>},
     {Operation::kBarrier, Algorithm::kTwoLevel, rootless<two_level_barrier>},
     {Operation::kReduceScatter, Algorithm::kDirect, rootless<direct_reduce_scatter>, Uneven::kYes},
+    {Operation::kReduceScatter, Algorithm::kRing, rootless<ring_reduce_scatter>, Uneven::kYes},
+    {Operation::kReduceScatter, Algorithm::kRecursiveHalving,
+     rootless<recursive_halving_reduce_scatter>, Uneven::kYes},
+    {Operation::kReduceScatter, Algorithm::kTwoLevel, rootless<two_level_reduce_scatter>,
+     Uneven::kYes},
     {Operation::kAllToAll, Algorithm::kDirect, rootless<direct_all_to_all>, Uneven::kYes},
+    {Operation::kAllToAll, Algorithm::kBruck, rootless<bruck_all_to_all>},
+    {Operation::kAllToAll, Algorithm::kTwoLevel, rootless<two_level_all_to_all>},
     {Operation::kGather, Algorithm::kDirect, direct_gather, Uneven::kYes},
+    {Operation::kGather, Algorithm::kBinomial, binomial_gather},
+    {Operation::kGather, Algorithm::kTwoLevel, two_level_gather},
     {Operation::kScatter, Algorithm::kDirect, direct_scatter, Uneven::kYes},
+    {Operation::kScatter, Algorithm::kBinomial, binomial_scatter},
+    {Operation::kScatter, Algorithm::kTwoLevel, two_level_scatter},
 };
 
 constexpr std::array<const char*, kOperations> kOperationNames = {
@@ -96,9 +132,21 @@ constexpr std::array<const char*, kOperations> kOperationNames = {
 };
 
 constexpr std::array<const char*, kAlgorithms> kAlgorithmNames = {
-    "one_shot",  "two_shot",          "recursive_doubling", "ring",
-    "two_level", "two_level_sharded", "two_level_ring",     "direct",
-    "binomial",  "dissemination",
+    "one_shot",
+    "two_shot",
+    "recursive_doubling",
+    "ring",
+    "two_level",
+    "two_level_sharded",
+    "two_level_ring",
+    "direct",
+    "binomial",
+    "dissemination",
+    "recursive_halving",
+    "bruck",
+    "knomial",
+    "chain",
+    "scatter_all_gather",
 };
 
 template <typename Enum, size_t kCount>
@@ -184,6 +232,12 @@ bool fits(Operation operation, Algorithm algorithm, const Layout& layout) {
     case Algorithm::kTwoLevel: return layout.hosts() > 1 && layout.hosts() < layout.size();
     case Algorithm::kTwoLevelSharded: return layout.hosts() > 1 && layout.smallest_host() > 1;
     case Algorithm::kTwoLevelRing: return layout.hosts() > 1 && layout.hosts() < layout.size();
+    case Algorithm::kKnomial:
+    case Algorithm::kChain:
+    case Algorithm::kScatterAllGather: return layout.hosts() > 1;
+    case Algorithm::kRecursiveDoubling:
+      return operation != Operation::kAllGather ||
+             std::has_single_bit(static_cast<unsigned>(layout.size()));
     default: return true;
   }
 }

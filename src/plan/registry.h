@@ -21,16 +21,21 @@ inline constexpr int kOperations = 9;  // those with plans: all before kSend
 enum class Algorithm : uint8_t {
   kOneShot = 0,            // all_reduce: everyone reads everything
   kTwoShot = 1,            // all_reduce, reduce: everyone adds up a part
-  kRecursiveDoubling = 2,  // all_reduce
-  kRing = 3,               // all_reduce, all_gather
+  kRecursiveDoubling = 2,  // all_reduce, all_gather
+  kRing = 3,               // all_reduce, all_gather, reduce_scatter
   kTwoLevel = 4,           // all: inside hosts, then one rank a host across them
   kTwoLevelSharded = 5,    // all_reduce: several ranks a host across, each its shard, by doubling
   kTwoLevelRing = 6,       // all_reduce: the same, by rings
   kDirect = 7,             // all but all_reduce: no relay
-  kBinomial = 8,           // reduce, broadcast
+  kBinomial = 8,           // reduce, broadcast, gather, scatter
   kDissemination = 9,      // barrier
+  kRecursiveHalving = 10,  // all_reduce, reduce_scatter
+  kBruck = 11,             // all_gather, all_to_all
+  kKnomial = 12,           // broadcast: a tree of hosts with radix 4
+  kChain = 13,             // broadcast, reduce: along a chain of hosts
+  kScatterAllGather = 14,  // broadcast
 };
-inline constexpr int kAlgorithms = 10;
+inline constexpr int kAlgorithms = 15;
 
 const char* name_of(Algorithm algorithm);  // "recursive_doubling", ...
 
