@@ -273,6 +273,60 @@ TEST(Messages, ComeToTheirReceivesInAnyOrderOfCalls) {
   }
 }
 
+// A rank dies, or a connection is cut, at some moment: every call of the others ends, by its
+// deadline at the latest, and nobody writes to its memory after that.
+TEST(Messages, EndWhateverDies) {
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const int size = random.between(2, 5);
+    Ranks ranks(seed, hosts(size, static_cast<int>(seed % 3)));
+    std::vector<Script> scripts = draw(&random, size);
+    std::vector<size_t> next(size, 0);
+    const int victim = random.between(0, size - 1);
+    const bool dies = seed % 2 == 0;
+    int until_fault = random.between(0, 2000);
+    bool has_struck = false;
+    std::map<const Made*, std::vector<int32_t>> at_end;
+    ranks.run([&](int rank) {
+      if (--until_fault == 0) {
+        has_struck = true;
+        if (dies) {
+          ranks.network()->die(victim, /*loses=*/seed % 3 == 0);
+        } else {
+          ranks.network()->cut(victim, -1);
+        }
+      }
+      if (has_struck && dies && rank == victim) return false;
+      for (const auto& made : ranks.made(rank)) {
+        if (made->work->done()) at_end.try_emplace(made.get(), made->memory);
+      }
+      Script& script = scripts[rank];
+      const int burst = random.between(0, 3);
+      for (int i = 0; i < burst && next[rank] < script.calls.size(); ++i, ++next[rank]) {
+        Request request = script.calls[next[rank]];
+        request.deadline = ranks.network()->now() + 50'000'000;
+        ranks.call(rank, request, script.memory[next[rank]]);
+      }
+      return next[rank] < script.calls.size();
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      if (has_struck && dies && rank == victim) continue;
+      for (size_t i = 0; i < ranks.made(rank).size(); ++i) {
+        const Made& made = *ranks.made(rank)[i];
+        ASSERT_TRUE(made.work->done()) << "rank " << rank << ", " << made.request.operation;
+        if (at_end.count(&made) > 0) {
+          EXPECT_EQ(made.memory, at_end[&made]);
+        }
+        const bool is_whole = made.work->status().ok() && !scripts[rank].expected[i].empty();
+        if (is_whole) {
+          ASSERT_EQ(made.memory, scripts[rank].expected[i]);
+        }
+      }
+    }
+  }
+}
+
 TEST(Messages, ManyThatNobodyAsksForAreBoundedAtTheReceiver) {
   Ranks ranks(3, {0, 1});
   for (int i = 0; i < 300; ++i) {
@@ -355,10 +409,9 @@ TEST(Messages, ThatDoNotComeEndAtTheDeadlineAndSayWhatDid) {
 }
 
 TEST(Messages, FromAndToRanksThatDieEndWithTheirName) {
-  const Request calls[] = {request_of(RequestKind::kReceive, 0, 4, 10),
-                           request_of(RequestKind::kReceive, 0, 4, 50'000),
-                           request_of(RequestKind::kReceive, -1, 4, 10),
-                           request_of(RequestKind::kSend, 0, 4, 50'000)};
+  const Request calls[] = {
+      request_of(RequestKind::kReceive, 0, 4, 10), request_of(RequestKind::kReceive, 0, 4, 50'000),
+      request_of(RequestKind::kReceive, -1, 4, 10), request_of(RequestKind::kSend, 0, 4, 50'000)};
   for (const Request& call : calls) {
     Ranks ranks(11, {0, 1, 2});
     const Made* made = ranks.call(1, call, std::vector<int32_t>(call.count));

@@ -128,7 +128,8 @@ TEST_P(Faults, EndEveryOtherRankWithOneErrorThatNamesTheRank) {
     EXPECT_EQ(end.code, static_cast<int>(code)) << end.message;
     EXPECT_NE(end.message.find("rank " + std::to_string(victim)), std::string::npos) << end.message;
     EXPECT_EQ(end.message, ends[0].message);
-    if (fault == "late") {
+    // In the ring ranks are apart by rounds: one may have called before the fault.
+    if (fault == "late" && operation != "ring") {
       EXPECT_GE(end.at_ms - struck_ms, kTimeoutMs) << "before the deadline";
     }
   }
@@ -137,7 +138,8 @@ TEST_P(Faults, EndEveryOtherRankWithOneErrorThatNamesTheRank) {
 }
 
 const auto kOperations =
-    testing::Values("all_reduce", "reduce", "broadcast", "all_gather", "barrier");
+    testing::Values("all_reduce", "reduce", "broadcast", "all_gather", "barrier", "reduce_scatter",
+                    "all_to_all", "gather", "scatter", "ring");
 const auto kTransports = testing::Values("shm", "tcp");
 const auto kVictims = testing::Values(0, kSize - 1);
 
@@ -146,12 +148,12 @@ INSTANTIATE_TEST_SUITE_P(Known, Faults,
                                           testing::Values("before", "during", "between"),
                                           kOperations, kTransports, kVictims),
                          name_of_case);
-INSTANTIATE_TEST_SUITE_P(BySilence, Faults,
-                         testing::Combine(testing::Values("stopped", "late"),
-                                          testing::Values("before", "during"),
-                                          testing::Values("all_reduce", "broadcast", "barrier"),
-                                          kTransports, kVictims),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    BySilence, Faults,
+    testing::Combine(testing::Values("stopped", "late"), testing::Values("before", "during"),
+                     testing::Values("all_reduce", "broadcast", "barrier", "ring"), kTransports,
+                     kVictims),
+    name_of_case);
 
 class Survivors : public testing::TestWithParam<std::tuple<std::string, int>> {};
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -128,20 +129,40 @@ std::unique_ptr<Communicator> join(const std::string& directory, int rank, int s
 
 Status run(Communicator& communicator, const std::string& operation, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count), 1);
-  std::vector<float> all(static_cast<size_t>(count * communicator.size()));
-  const MutableBuffer buffer{values.data(), count, DataType::kFloat32, {}};
+  std::vector<float> parts(static_cast<size_t>(count * communicator.size()));
+  std::vector<float> others(parts.size());
+  const auto of = [](std::vector<float>& memory) {
+    return MutableBuffer{
+        memory.data(), static_cast<int64_t>(memory.size()), DataType::kFloat32, {}};
+  };
+  const MutableBuffer buffer = of(values);
   const int root = 1;
+  const int size = communicator.size();
+  const int rank = communicator.rank();
   Result<Work> work = Status(StatusCode::kInvalidArgument, "no operation " + operation);
   if (operation == "all_reduce") {
     work = communicator.all_reduce(buffer, buffer, ReduceOp::kSum);
   } else if (operation == "reduce") {
-    work = communicator.reduce(buffer, {all.data(), count, DataType::kFloat32, {}}, ReduceOp::kSum,
-                               root);
+    work = communicator.reduce(buffer, {parts.data(), count, DataType::kFloat32, {}},
+                               ReduceOp::kSum, root);
   } else if (operation == "broadcast") {
     work = communicator.broadcast(buffer, root);
   } else if (operation == "all_gather") {
-    work = communicator.all_gather(
-        buffer, {all.data(), static_cast<int64_t>(all.size()), DataType::kFloat32, {}});
+    work = communicator.all_gather(buffer, of(parts));
+  } else if (operation == "reduce_scatter") {
+    work = communicator.reduce_scatter(of(parts), buffer, ReduceOp::kSum);
+  } else if (operation == "all_to_all") {
+    work = communicator.all_to_all(of(parts), of(others));
+  } else if (operation == "gather") {
+    work = communicator.gather(buffer, of(parts), root);
+  } else if (operation == "scatter") {
+    work = communicator.scatter(of(parts), buffer, root);
+  } else if (operation == "ring") {
+    std::vector<float> received(values.size());
+    const std::array calls{Call::send(buffer, (rank + 1) % size),
+                           Call::recv(of(received), (rank + size - 1) % size)};
+    work = communicator.submit(calls);
+    return work.ok() ? work->wait() : work.status();  // before `received` goes
   } else if (operation == "barrier") {
     work = communicator.barrier();
   }

@@ -65,8 +65,8 @@ class Directory {
 std::unique_ptr<Communicator> join(const std::string& directory, int rank, int size,
                                    int64_t timeout_ms);
 
-// Runs the operation named ("all_reduce", "reduce", "broadcast", "all_gather", "barrier"; roots are
-// rank 1) on floats, and waits for it.
+// Runs the operation named on floats, and waits for it: a collective, with `count` elements a rank
+// or part and rank 1 as root, or "ring": each sends to the next rank and receives from the last.
 Status run(Communicator& communicator, const std::string& operation, int64_t count);
 
 int64_t milliseconds();  // of CLOCK_MONOTONIC, alike in all processes
