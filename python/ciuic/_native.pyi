@@ -7,6 +7,8 @@ from typing import Any, overload
 dtype_codes: dict[str, int]
 dtype_sizes: dict[int, int]
 op_codes: dict[str, int]
+operation_codes: dict[str, int]
+MAX_TAG: int
 status_codes: dict[str, int]
 
 def set_error_factory(factory: Callable[[int, str], BaseException]) -> None: ...
@@ -72,6 +74,27 @@ class Work:
     def wait(self) -> None: ...
     def wait_for(self, timeout_ms: int) -> bool: ...
     def done(self) -> bool: ...
+    @property
+    def source(self) -> int: ...
+    @property
+    def tag(self) -> int: ...
+
+# A buffer is (address, count). What an operation does not use is left out.
+class Call:
+    def __init__(
+        self,
+        operation: int,
+        input: tuple[int, int] = ...,
+        output: tuple[int, int] = ...,
+        dtype: int = 0,
+        op: int = 0,
+        root: int = 0,
+        peer: int = 0,
+        tag: int = 0,
+        uneven: bool = False,
+        input_counts: Sequence[int] = ...,
+        output_counts: Sequence[int] = ...,
+    ) -> None: ...
 
 # With `keep` None an operation blocks, else it gives its Work, which holds `keep`. `wait_follows`:
 # the caller waits for it at once.
@@ -104,48 +127,28 @@ class Communicator:
         keep: Any,
         wait_follows: bool = False,
     ) -> Work: ...
-    def reduce(
-        self,
-        input: int,
-        output: int,
-        count: int,
-        dtype: int,
-        op: int,
-        root: int,
-        timeout_ms: int,
-        keep: Any,
-        wait_follows: bool = False,
-    ) -> Work: ...
-    def broadcast(
-        self,
-        address: int,
-        count: int,
-        dtype: int,
-        root: int,
-        timeout_ms: int,
-        keep: Any,
-        wait_follows: bool = False,
-    ) -> Work: ...
-    def all_gather(
-        self,
-        input: int,
-        output: int,
-        count: int,
-        dtype: int,
-        timeout_ms: int,
-        keep: Any,
-        wait_follows: bool = False,
-    ) -> Work: ...
     @overload
-    def barrier(self, timeout_ms: int, keep: None) -> None: ...
+    def submit(
+        self, calls: Sequence[Call], timeout_ms: int, keep: None, wait_follows: bool = False
+    ) -> None: ...
     @overload
-    def barrier(self, timeout_ms: int, keep: Any) -> Work: ...
+    def submit(
+        self, calls: Sequence[Call], timeout_ms: int, keep: Any, wait_follows: bool = False
+    ) -> Work: ...
+    def persistent(
+        self, calls: Sequence[Call], timeout_ms: int, wait_follows: bool, keep: Any
+    ) -> Persistent: ...
+    def subgroup(self, ranks: Sequence[int], timeout_ms: int) -> Communicator: ...
+    def split(self, color: int, key: int, timeout_ms: int) -> Communicator | None: ...
     def close(self) -> None: ...
     def abort(self, reason: str) -> None: ...
     def shrink(self, timeout_ms: int) -> Communicator: ...
     def check(self) -> None: ...
     def memory_usage(self) -> dict[str, int]: ...
     def describe(self) -> str: ...
+
+class Persistent:
+    def start(self) -> Work: ...
 
 class BenchLoop:
     def all_reduce(

@@ -7,7 +7,7 @@ then in the order given, each bucket full before the next one starts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ciuic import _native, buffers
@@ -28,20 +28,35 @@ class Bucket:
     def __init__(self, places: Sequence[Place]) -> None:
         code = places[0][2]
         self._scratch: _native.Scratch | None = None
-        if len(places) == 1:
-            self.place = places[0]
-            return
         itemsize = SIZE_OF_CODE[code]
+        if _follow_each_other(places, itemsize):
+            self.place = (places[0][0], sum([place[1] for place in places]), code)
+            return
         self._places = [(address, count * itemsize) for address, count, _ in places]
         self._scratch = _native.Scratch(max(1, sum([nbytes for _, nbytes in self._places])))
         self._scratch.pack(self._places)
         self.place = (self._scratch.address, sum([place[1] for place in places]), code)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the elements travel from, and to, memory other than the caller's."""
+        return self._scratch is not None
 
     def unpack(self) -> None:
         """Splits the result again."""
         if self._scratch is not None:
             self._scratch.unpack(self._places)
             self._scratch = None
+
+
+def _follow_each_other(places: Sequence[Place], itemsize: int) -> bool:
+    """Whether they lie in memory as they travel, as the rows of one array do."""
+    address = places[0][0]
+    for start, count, _ in places:
+        if start != address:
+            return False
+        address += count * itemsize
+    return True
 
 
 class Merged:
@@ -114,6 +129,11 @@ class Merged:
             if end > reach:
                 reach, owner = end, number
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether some array travels from, and to, memory other than the caller's."""
+        return any(buffer.is_copy for buffer in self._buffers)
+
     def finish(self) -> None:
         """Copies back what was reduced in a copy."""
         for buffer in self._buffers:
@@ -183,3 +203,15 @@ def _zeros(parameter: Any, dtype: str) -> Any:
     return torch.zeros_like(
         parameter, dtype=getattr(torch, dtype), requires_grad=False, memory_format=memory_format
     )
+
+
+def finisher(packed: Sequence[Bucket], *after: Any) -> Callable[[], None]:
+    """What splits the results of a call again, and then finishes ``after``."""
+
+    def finish() -> None:
+        for bucket in packed:
+            bucket.unpack()
+        for part in after:
+            part.finish()
+
+    return finish

@@ -235,6 +235,11 @@ class Buffer:
     def dtype(self) -> str:
         return NAME_OF_CODE[self.code]
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether :meth:`place` gave memory other than the caller's."""
+        return self._contiguous is not None
+
     def place(self, reads: bool = True) -> Place:
         """Address, count and dtype, of contiguous memory. ``reads``: its values matter."""
         kind = self.kind

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The collective operations. All ranks call the same ones in the same order.
+"""The operations that reduce, and the barrier. All ranks call the same ones in the same order.
 
 Each comes as a function that blocks and as one that ends in ``_async`` and returns a
 :class:`~ciuic.handles.Handle`. The methods of :class:`~ciuic.CiuicContext` are the same functions.
+What moves data is in :mod:`ciuic.gathering` and :mod:`ciuic.scattering`, what two ranks send each
+other in :mod:`ciuic.messages`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ciuic import _native, buckets, buffers
+from ciuic import _native, buckets, buffers, parts
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.dtypes import ReduceOp, check_reducible, op_code
 from ciuic.errors import UnsupportedError
 from ciuic.handles import Handle
+from ciuic.submission import NOWHERE, Call, arrays_of, check_rank, submit
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 _direct_place = buffers.direct_place
 _SUM = ReduceOp.SUM
 _CODE_OF_OP = {op: int(op) for op in ReduceOp if op.name.lower() in _native.op_codes}
+
+_REDUCE = _native.operation_codes["reduce"]
+_REDUCE_SCATTER = _native.operation_codes["reduce_scatter"]
+_BARRIER_CALL = Call(_native.operation_codes["barrier"])
 
 _BUCKETS_IN_FLIGHT = 4  # of a blocking call: bounds the copies that it holds
 
@@ -151,73 +158,101 @@ def reduce_async(
     return _reduce(x, dst, op, context, timeout_s, blocking=False)
 
 
-def broadcast(
-    x: Any, src: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+def reduce_scatter(
+    x: Any,
+    op: ReduceOp = _SUM,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
 ) -> Any:
-    """Overwrite ``x`` with that of rank ``src``.
+    """Reduce ``x`` over all ranks, and give each rank its part of the result.
 
     Args:
-        x: ``[...]``, as for :func:`all_reduce`, or an iterable of arrays of one dtype, which travel
-            merged. Of parameters it is the values that are sent.
-        src: Rank whose values all get.
-        context, timeout_s: As for :func:`all_reduce`.
+        x: ``[world_size * k, ...]``, one array, of which rank ``r`` gets the rows ``r * k`` to
+            ``(r + 1) * k``; or an iterable of ``world_size`` arrays of one shape and dtype, of
+            which it gets the ``r``-th. Shapes and dtype are alike on all ranks; may be read-only,
+            is left as it was.
+        op, context, timeout_s: As for :func:`all_reduce`.
 
     Returns:
-        ``x``.
+        A new array, ``[k, ...]``, or of the shape of the arrays in the list.
 
     Raises:
-        As :func:`all_reduce`.
+        As :func:`all_reduce`; ValueError also where the ranks cannot share the rows evenly.
 
-    Cost: ``nbytes`` sent per rank at most. Source: ``Communicator::broadcast``.
+    Cost: ``(n - 1) / n * nbytes`` sent per rank. A list is copied together first, unless its arrays
+    lie one after the other.
+    Source: ``Communicator::reduce_scatter``.
     """
-    return _broadcast(x, src, context, timeout_s, blocking=True).wait()
+    return _reduce_scatter(x, op, context, timeout_s, blocking=True).wait()
 
 
-def broadcast_async(
-    x: Any, src: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+def reduce_scatter_async(
+    x: Any,
+    op: ReduceOp = _SUM,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
 ) -> Handle:
-    """Start what :func:`broadcast` does, and return at once."""
-    return _broadcast(x, src, context, timeout_s, blocking=False)
+    """Start what :func:`reduce_scatter` does, and return at once; ``wait()`` gives its result."""
+    return _reduce_scatter(x, op, context, timeout_s, blocking=False)
 
 
-def all_gather(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
-) -> list[Any]:
-    """Gather ``x`` of every rank on every rank.
+def reduce_scatter_v(
+    x: Any,
+    op: ReduceOp = _SUM,
+    context: CiuicContext | None = None,
+    *,
+    counts: Sequence[int] | None = None,
+    timeout_s: float | None = None,
+) -> Any:
+    """Reduce ``x`` over all ranks, and give each rank its part, which may differ in size.
 
     Args:
-        x: ``[...]``, one array, of the same shape and dtype on all ranks; may be read-only.
-        context, timeout_s: As for :func:`all_reduce`.
+        x: An iterable of ``world_size`` arrays of one dtype and any shapes, of which rank ``r``
+            gets the ``r``-th; or one array ``[rows, ...]`` with ``counts``. The ``r``-th shape is
+            the same on all ranks. May be read-only, is left as it was.
+        counts: Rows for each rank, of one array; together all that it has. Zeros are fine.
+        op, context, timeout_s: As for :func:`all_reduce`.
 
     Returns:
-        A list of ``world_size`` new arrays of ``x``'s shape and dtype, in rank order. They share
-        one block of memory, without overlap.
+        A new array of the shape of this rank's part.
 
     Raises:
-        As :func:`all_reduce`.
+        As :func:`all_reduce`; ciuic.MismatchError also where ranks differ in the counts.
 
-    Cost: ``(n - 1) * nbytes`` sent per rank. Source: ``Communicator::all_gather``.
+    Cost: what the other ranks' parts have is sent by each rank, once. A list is copied together
+    first, unless its arrays lie one after the other.
+    Source: ``Communicator::reduce_scatter_v``.
     """
-    result: list[Any] = _all_gather(x, context, timeout_s, blocking=True).wait()
-    return result
+    return _reduce_scatter_v(x, op, context, counts, timeout_s, blocking=True).wait()
 
 
-def all_gather_async(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+def reduce_scatter_v_async(
+    x: Any,
+    op: ReduceOp = _SUM,
+    context: CiuicContext | None = None,
+    *,
+    counts: Sequence[int] | None = None,
+    timeout_s: float | None = None,
 ) -> Handle:
-    """Start what :func:`all_gather` does, and return at once; ``wait()`` gives its result."""
-    return _all_gather(x, context, timeout_s, blocking=False)
+    """Start what :func:`reduce_scatter_v` does, and return at once; ``wait()`` gives its result."""
+    return _reduce_scatter_v(x, op, context, counts, timeout_s, blocking=False)
 
 
 def barrier(context: CiuicContext | None = None, *, timeout_s: float | None = None) -> None:
-    """Return when all ranks have called it."""
-    contexts.of(context)._native.barrier(contexts.milliseconds(timeout_s), None)
+    """Return when all ranks have called it.
+
+    Cost: about as much as an all-reduce of 8 bytes. Source: ``Communicator::barrier``.
+    """
+    context = contexts.of(context)
+    context._native.submit((_BARRIER_CALL,), contexts.milliseconds(timeout_s), None)
 
 
 def barrier_async(context: CiuicContext | None = None, *, timeout_s: float | None = None) -> Handle:
     """Start what :func:`barrier` does, and return at once."""
-    work = contexts.of(context)._native.barrier(contexts.milliseconds(timeout_s), ())
-    return Handle((work,), None)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    return submit(contexts.of(context), _BARRIER_CALL, timeout_ms, (), None, blocking=False)
 
 
 def _reduce(
@@ -232,24 +267,22 @@ def _reduce(
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
     op_number = op_code(op)
-    _check_rank("dst", dst, context)
+    dst = check_rank("dst", dst, context)
     buffer = Buffer(x, writes=False)
     check_reducible(buffer.code, op_number)
     address, count, dtype = buffer.place()
     result = None
-    target = 0
+    target = NOWHERE
     if context.rank == dst:
         result = buffer.empty(buffer.kind.shape(buffer.array))
-        target = buffer.kind.address(result, True)
-    work = context._native.reduce(
-        address, target, count, dtype, op_number, dst, timeout_ms, (x, buffer, result), blocking
-    )
-    return Handle((work,), result)
+        target = (buffer.kind.address(result, True), count)
+    call = Call(_REDUCE, (address, count), target, dtype, op_number, dst)
+    return submit(context, call, timeout_ms, (x, buffer, result), result, blocking=blocking)
 
 
-def _broadcast(
+def _reduce_scatter(
     x: Any,
-    src: int,
+    op: ReduceOp,
     context: CiuicContext | None,
     timeout_s: float | None,
     *,
@@ -257,61 +290,39 @@ def _broadcast(
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
-    _check_rank("src", src, context)
-    if not buffers.is_array(x):
-        arrays = buckets.unique(_arrays_of(x))
-        merged = buckets.Merged(arrays, mixed_dtypes=buffers.parameters_among(arrays) > 0)
-        packed = [buckets.Bucket(group) for group in merged.groups]
-        works = [
-            context._native.broadcast(
-                *bucket.place, src, timeout_ms, (arrays, bucket, merged), blocking
-            )
-            for bucket in packed
-        ]
-        return Handle(works, x, _finisher(packed, merged))
-    buffer = Buffer(x, writes=True)
-    work = context._native.broadcast(*buffer.place(), src, timeout_ms, (x, buffer), blocking)
-    return Handle((work,), x, buffer.finish)
+    op_number = op_code(op)
+    given = parts.even("reduce_scatter", x, context)
+    check_reducible(given.dtype, op_number)
+    result, target = given.new(given.shapes[context.rank])
+    call = Call(_REDUCE_SCATTER, given.place, target, given.dtype, op_number)
+    return submit(context, call, timeout_ms, (given.keep, result), result, blocking=blocking)
 
 
-def _all_gather(
-    x: Any, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+def _reduce_scatter_v(
+    x: Any,
+    op: ReduceOp,
+    context: CiuicContext | None,
+    counts: Sequence[int] | None,
+    timeout_s: float | None,
+    *,
+    blocking: bool,
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
-    buffer = Buffer(x, writes=False)
-    address, count, dtype = buffer.place()
-    gathered = buffer.empty((context.world_size, *buffer.kind.shape(buffer.array)))
-    target = buffer.kind.address(gathered, True)
-    work = context._native.all_gather(
-        address, target, count, dtype, timeout_ms, (x, buffer, gathered), blocking
+    op_number = op_code(op)
+    given = parts.uneven("reduce_scatter_v", x, counts, "counts", context)
+    check_reducible(given.dtype, op_number)
+    result, target = given.new(given.shapes[context.rank])
+    call = Call(
+        _REDUCE_SCATTER,
+        given.place,
+        target,
+        given.dtype,
+        op_number,
+        uneven=True,
+        input_counts=given.counts(),
     )
-    return Handle((work,), buffer.kind.rows(gathered))
-
-
-def _check_rank(name: str, rank: int, context: CiuicContext) -> None:
-    if not 0 <= rank < context.world_size:
-        raise ValueError(
-            f"{name}={rank} is no rank; there are 0 to {context.world_size - 1}. Nothing was sent."
-        )
-
-
-def _arrays_of(x: Any) -> list[Any]:
-    if not isinstance(x, Iterable):
-        raise ValueError(
-            f"{type(x).__name__} is neither an array nor an iterable of arrays. Nothing was sent."
-        )
-    return list(x)
-
-
-def _finisher(packed: list[buckets.Bucket], *after: Any) -> Any:
-    def finish() -> None:
-        for bucket in packed:
-            bucket.unpack()
-        for part in after:
-            part.finish()
-
-    return finish
+    return submit(context, call, timeout_ms, (given.keep, result), result, blocking=blocking)
 
 
 def _all_reduce(
@@ -347,7 +358,7 @@ def _all_reduce(
 def _all_reduce_merged(
     x: Any, op_number: int, context: CiuicContext, timeout_ms: int, blocking: bool
 ) -> Handle:
-    arrays = buckets.unique(_arrays_of(x))
+    arrays = buckets.unique(arrays_of(x))
     after: list[Any] = []
     of_parameters = buffers.parameters_among(arrays) > 0
     if of_parameters:
@@ -382,4 +393,4 @@ def _all_reduce_merged(
             ended = len(works) - _BUCKETS_IN_FLIGHT - 1
             works[ended].wait()
             packed[ended].unpack()
-    return Handle(works, x, _finisher(packed, *after))
+    return Handle(works, x, buckets.finisher(packed, *after))

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import operator
 import os
 import sys
 import threading
 import weakref
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from ciuic import _native, collectives, rendezvous
+from ciuic import _native, rendezvous
 from ciuic.dtypes import ReduceOp
 from ciuic.errors import CiuicError, ClosedError, UnavailableError
-from ciuic.handles import Handle
+from ciuic.operations import Operations
 
 _BACKENDS = ("auto", "native")
 _LATER_BACKENDS = ("nccl", "mpi")
@@ -25,7 +27,7 @@ _numbers = {"next": 0}
 _lock = threading.Lock()
 
 
-class CiuicContext:
+class CiuicContext(Operations):
     """Joins a group of ranks, and is that group.
 
     All ranks make their contexts in the same order. Several threads may use one; threads that call
@@ -46,6 +48,9 @@ class CiuicContext:
             order that :mod:`ciuic.rendezvous` describes.
         group_name: Sets groups apart that meet in one store; alike on all ranks. ``None``: numbered
             in the order in which this process makes its contexts.
+        allow_pickle: Whether the operations on objects (:func:`ciuic.all_gather_object`, ...) are
+            there. They unpickle what other ranks send, which runs code of the sender's choice: this
+            rank trusts all ranks. Groups made from this one have it, too.
 
     Raises:
         ValueError: Arguments that cannot be, or that the launcher contradicts. Nothing was sent.
@@ -76,8 +81,10 @@ class CiuicContext:
         *,
         store: Any = None,
         group_name: str | None = None,
+        allow_pickle: bool = False,
     ) -> None:
         _check_backend(backend)
+        self.allow_pickle = bool(allow_pickle)
         settings = _native.config()
         if buffer_size is None:
             buffer_size = settings["buffer_size"]
@@ -141,11 +148,81 @@ class CiuicContext:
             ciuic.PeerLostError: The others have given this rank up.
             ciuic.ClosedError: The context is closed, or belongs to the parent of this process.
         """
-        shrunk = CiuicContext.__new__(CiuicContext)
-        shrunk.timeout_s = self.timeout_s
-        shrunk._native = self._native.shrink(-1 if timeout_s is None else milliseconds(timeout_s))
-        shrunk._adopt()
-        return shrunk
+        return self._made_from(self._native.shrink(milliseconds(timeout_s)))
+
+    def subgroup(self, ranks: Sequence[int], timeout_s: float | None = None) -> CiuicContext:
+        """A new context of some of the ranks. Exactly these ranks call it, with the same list.
+
+        It lives and ends by itself, has the options of this one, and needs no store. Its operations
+        and those of this one are not in each other's way, whatever the order.
+
+        Args:
+            ranks: Ranks of this context; rank ``i`` of the new one is ``ranks[i]`` here.
+            timeout_s: Seconds until all of them have called it; ``None``: the context's.
+
+        Raises:
+            ValueError: A rank that is none of this context, is there twice, or is not this one that
+                calls. Nothing was sent.
+            ciuic.TimeoutError: Names ranks that did not come. As every error after this one, it
+                ends this context, too: its ranks no longer agree.
+            ciuic.MismatchError, ciuic.PeerLostError, ciuic.AbortedError
+
+        Source: ``Communicator::subgroup``.
+        """
+        try:
+            members = [operator.index(rank) for rank in ranks]
+        except TypeError:
+            raise ValueError(
+                f"subgroup: ranks={ranks!r} is no list of ranks. Nothing was sent."
+            ) from None
+        for rank in members:
+            if not 0 <= rank < self.world_size:
+                raise ValueError(
+                    f"subgroup: {rank} is no rank; there are 0 to {self.world_size - 1}. "
+                    "Nothing was sent."
+                )
+        return self._made_from(self._native.subgroup(members, milliseconds(timeout_s)))
+
+    def split(
+        self, color: int | None, key: int = 0, timeout_s: float | None = None
+    ) -> CiuicContext | None:
+        """Cut the group into new ones: ranks of one ``color`` make one. All ranks call it.
+
+        Args:
+            color: 0 or more. ``None``: this rank is in none of the new groups.
+            key: Ranks of the new group are in the order of ``key``, then of their rank here.
+            timeout_s: Seconds until all ranks have called it; ``None``: the context's.
+
+        Returns:
+            The new context, as :meth:`subgroup` makes it; ``None`` without a color.
+
+        Raises:
+            ValueError: A negative color. Nothing was sent.
+            Otherwise as :meth:`subgroup`.
+
+        Source: ``Communicator::split``.
+        """
+        limit = 1 << 31
+        for name, value, lowest in (("color", color, 0), ("key", key, -limit)):
+            if value is not None and not lowest <= operator.index(value) < limit:
+                raise ValueError(
+                    f"split: {name}={value} is not {lowest} to {limit - 1}"
+                    f"{', or None for no group' if name == 'color' else ''}. Nothing was sent."
+                )
+        native = self._native.split(
+            -1 if color is None else operator.index(color),
+            operator.index(key),
+            milliseconds(timeout_s),
+        )
+        return None if native is None else self._made_from(native)
+
+    def _made_from(self, native: _native.Communicator) -> CiuicContext:
+        made = CiuicContext.__new__(CiuicContext)
+        made.timeout_s = self.timeout_s
+        made.allow_pickle = self.allow_pickle
+        made._native = native
+        made._adopt()
+        return made
 
     @property
     def backend(self) -> str:
@@ -201,76 +278,6 @@ class CiuicContext:
 
     def __reduce__(self) -> Any:
         raise TypeError("a CiuicContext belongs to its process and cannot be pickled")
-
-    # ---- the operations; ciuic.collectives says what each does ----
-
-    def all_reduce(
-        self,
-        x: Any,
-        op: ReduceOp = ReduceOp.SUM,
-        wire: str | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Any:
-        """See :func:`ciuic.all_reduce`."""
-        return collectives.all_reduce(x, op, self, wire, timeout_s=timeout_s)
-
-    def all_reduce_async(
-        self,
-        x: Any,
-        op: ReduceOp = ReduceOp.SUM,
-        wire: str | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Handle:
-        """See :func:`ciuic.all_reduce_async`."""
-        return collectives.all_reduce_async(x, op, self, wire, timeout_s=timeout_s)
-
-    def reduce(
-        self,
-        x: Any,
-        dst: int = 0,
-        op: ReduceOp = ReduceOp.SUM,
-        *,
-        timeout_s: float | None = None,
-    ) -> Any:
-        """See :func:`ciuic.reduce`."""
-        return collectives.reduce(x, dst, op, self, timeout_s=timeout_s)
-
-    def reduce_async(
-        self,
-        x: Any,
-        dst: int = 0,
-        op: ReduceOp = ReduceOp.SUM,
-        *,
-        timeout_s: float | None = None,
-    ) -> Handle:
-        """See :func:`ciuic.reduce_async`."""
-        return collectives.reduce_async(x, dst, op, self, timeout_s=timeout_s)
-
-    def broadcast(self, x: Any, src: int = 0, *, timeout_s: float | None = None) -> Any:
-        """See :func:`ciuic.broadcast`."""
-        return collectives.broadcast(x, src, self, timeout_s=timeout_s)
-
-    def broadcast_async(self, x: Any, src: int = 0, *, timeout_s: float | None = None) -> Handle:
-        """See :func:`ciuic.broadcast_async`."""
-        return collectives.broadcast_async(x, src, self, timeout_s=timeout_s)
-
-    def all_gather(self, x: Any, *, timeout_s: float | None = None) -> list[Any]:
-        """See :func:`ciuic.all_gather`."""
-        return collectives.all_gather(x, self, timeout_s=timeout_s)
-
-    def all_gather_async(self, x: Any, *, timeout_s: float | None = None) -> Handle:
-        """See :func:`ciuic.all_gather_async`."""
-        return collectives.all_gather_async(x, self, timeout_s=timeout_s)
-
-    def barrier(self, *, timeout_s: float | None = None) -> None:
-        """See :func:`ciuic.barrier`."""
-        collectives.barrier(self, timeout_s=timeout_s)
-
-    def barrier_async(self, *, timeout_s: float | None = None) -> Handle:
-        """See :func:`ciuic.barrier_async`."""
-        return collectives.barrier_async(self, timeout_s=timeout_s)
 
 
 _default: CiuicContext | None = None

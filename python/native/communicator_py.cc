@@ -3,6 +3,7 @@
 // integers cost less than a DLPack capsule, and ciuic/buffers.py has looked at the array already.
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <atomic>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "module.h"
@@ -154,6 +156,7 @@ PyCommunicator* finish_join(const std::shared_ptr<Join>& join) {
                      "whether what serves it is there"});
   }
   raise_unless_ok(join->result->status());
+  if (**join->result == nullptr) return nullptr;         // split(): this rank is in no group
   return new PyCommunicator(std::move(**join->result));  // Python's, by take_ownership
 }
 
@@ -207,41 +210,61 @@ nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, i
                            });
 }
 
-nb::object reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count, int dtype,
-                  int op, int root, int64_t timeout_ms, nb::object keep, bool wait_follows) {
+// Several calls as one, which blocks where `keep` is None.
+nb::object submit(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
+                  nb::object keep, bool wait_follows) {
   return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
                            [&](Communicator& communicator, const OperationOptions& options) {
-                             const int64_t output_count = communicator.rank() == root ? count : 0;
-                             return communicator.reduce(input_at(input, count, dtype),
-                                                        output_at(output, output_count, dtype),
-                                                        static_cast<ReduceOp>(op), root, options);
+                             return communicator.submit(calls, options);
                            });
 }
 
-nb::object broadcast(PyCommunicator& self, uintptr_t address, int64_t count, int dtype, int root,
-                     int64_t timeout_ms, nb::object keep, bool wait_follows) {
-  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
-                           [&](Communicator& communicator, const OperationOptions& options) {
-                             return communicator.broadcast(output_at(address, count, dtype), root,
-                                                           options);
-                           });
+class PyPersistent {
+ public:
+  PyPersistent(PersistentOperation operation, std::shared_ptr<Communicator> communicator,
+               nb::object keep)
+      : communicator_(std::move(communicator)),
+        operation_(std::move(operation)),
+        keep_(std::move(keep)) {}
+
+  nb::object start() {
+    Result<Work> work = [&] {
+      const nb::gil_scoped_release no_gil;
+      return operation_.start();
+    }();
+    raise_unless_ok(work.status());
+    return make_work(std::move(*work), communicator_, keep_);
+  }
+
+ private:
+  std::shared_ptr<Communicator> communicator_;  // outlives the operation
+  PersistentOperation operation_;
+  nb::object keep_;
+};
+
+PyPersistent* persistent(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
+                         bool wait_follows, nb::object keep) {
+  Result<PersistentOperation> made = self.get().persistent(
+      calls, {.timeout_ms = timeout_ms, .stream = {}, .wait_follows = wait_follows});
+  raise_unless_ok(made.status());
+  return new PyPersistent(std::move(*made), self.shared(), std::move(keep));
 }
 
-nb::object all_gather(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
-                      int dtype, int64_t timeout_ms, nb::object keep, bool wait_follows) {
-  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
-                           [&](Communicator& communicator, const OperationOptions& options) {
-                             return communicator.all_gather(
-                                 input_at(input, count, dtype),
-                                 output_at(output, count * communicator.size(), dtype), options);
-                           });
+PyCommunicator* subgroup(PyCommunicator& self, const std::vector<int>& ranks, int64_t timeout_ms) {
+  const auto join = std::make_shared<Join>();
+  join->make = [communicator = self.shared(), ranks, timeout_ms] {
+    return communicator->subgroup(ranks, timeout_ms);
+  };
+  return finish_join(join);
 }
 
-nb::object barrier(PyCommunicator& self, int64_t timeout_ms, nb::object keep) {
-  return self.run_or_start(std::move(keep), timeout_ms, false,
-                           [&](Communicator& communicator, const OperationOptions& options) {
-                             return communicator.barrier(options);
-                           });
+// None where `color` is that of no group.
+PyCommunicator* split(PyCommunicator& self, int color, int key, int64_t timeout_ms) {
+  const auto join = std::make_shared<Join>();
+  join->make = [communicator = self.shared(), color, key, timeout_ms] {
+    return communicator->split(color, key, timeout_ms);
+  };
+  return finish_join(join);
 }
 
 void close(PyCommunicator& self) {
@@ -270,22 +293,23 @@ void bind_communicator(nb::module_& module) {
       .def("all_reduce", &all_reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
            nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"), nb::arg("keep").none(),
            nb::arg("wait_follows") = false)
-      .def("reduce", &reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("op"), nb::arg("root"), nb::arg("timeout_ms"),
-           nb::arg("keep").none(), nb::arg("wait_follows") = false)
-      .def("broadcast", &broadcast, nb::arg("address"), nb::arg("count"), nb::arg("dtype"),
-           nb::arg("root"), nb::arg("timeout_ms"), nb::arg("keep").none(),
+      .def("submit", &submit, nb::arg("calls"), nb::arg("timeout_ms"), nb::arg("keep").none(),
            nb::arg("wait_follows") = false)
-      .def("all_gather", &all_gather, nb::arg("input"), nb::arg("output"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("timeout_ms"), nb::arg("keep").none(),
-           nb::arg("wait_follows") = false)
-      .def("barrier", &barrier, nb::arg("timeout_ms"), nb::arg("keep").none())
+      .def("persistent", &persistent, nb::arg("calls"), nb::arg("timeout_ms"),
+           nb::arg("wait_follows"), nb::arg("keep"), nb::rv_policy::take_ownership)
+      .def("subgroup", &subgroup, nb::arg("ranks"), nb::arg("timeout_ms"),
+           nb::rv_policy::take_ownership)
+      .def("split", &split, nb::arg("color"), nb::arg("key"), nb::arg("timeout_ms"),
+           nb::rv_policy::take_ownership)
       .def("close", &close)
       .def("abort", &abort, nb::arg("reason"))
       .def("shrink", &shrink, nb::arg("timeout_ms"), nb::rv_policy::take_ownership)
       .def("check", &check)
       .def("memory_usage", &memory_usage)
       .def("describe", [](PyCommunicator& self) { return self.get().describe(); });
+
+  nb::class_<PyPersistent>(module, "Persistent", "Calls that are started again and again.")
+      .def("start", &PyPersistent::start, "Gives the Work of one more start.");
 
   module.def("create_communicator", &create, nb::arg("rank"), nb::arg("size"),
              nb::arg("store").none(), nb::arg("group_name"), nb::arg("timeout_ms"),

@@ -20,6 +20,7 @@ NB_MODULE(_native, module) {
   bind_array(module);
   bind_store(module);
   bind_work(module);
+  bind_call(module);
   bind_communicator(module);
   bind_plan(module);
   bind_info(module);

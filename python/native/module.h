@@ -21,6 +21,7 @@ namespace nb = nanobind;
 
 void bind_array(nb::module_& module);
 void bind_bench(nb::module_& module);
+void bind_call(nb::module_& module);
 void bind_communicator(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_info(nb::module_& module);

@@ -60,6 +60,10 @@ class PyWork {
     return work_.done();
   }
 
+  // Of a recv that has ended.
+  int source() const { return work_.source(); }
+  int tag() const { return work_.tag(); }
+
  private:
   Work work_;
   std::weak_ptr<Communicator> communicator_;
@@ -93,7 +97,9 @@ void bind_work(nb::module_& module) {
       .def("wait", &PyWork::wait, "Blocks until it has ended; raises where it failed.")
       .def("wait_for", &PyWork::wait_for, nb::arg("timeout_ms"),
            "Blocks for `timeout_ms` at most; whether it has ended. Raises nothing.")
-      .def("done", &PyWork::done, "Whether it has ended, well or not. Never blocks.");
+      .def("done", &PyWork::done, "Whether it has ended, well or not. Never blocks.")
+      .def_prop_ro("source", &PyWork::source, "Of a recv that has ended: the sender, else -1.")
+      .def_prop_ro("tag", &PyWork::tag, "Of a recv that has ended: the message's tag, else -1.");
 }
 
 }  // namespace ciuic::python

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations that bring the ranks' arrays together, as :mod:`ciuic.collectives` has those that
+reduce. They take any dtype, and change no bit of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ciuic import _native, submission
+from ciuic import context as contexts
+from ciuic.buffers import Buffer
+from ciuic.handles import Handle
+from ciuic.submission import NOWHERE, Budget, Call, check_counts, check_rank, refuse, submit
+
+if TYPE_CHECKING:
+    from ciuic.context import CiuicContext
+
+_ALL_GATHER = _native.operation_codes["all_gather"]
+_GATHER = _native.operation_codes["gather"]
+
+
+def all_gather(
+    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+) -> list[Any]:
+    """Gather ``x`` of every rank on every rank.
+
+    Args:
+        x: ``[...]``, one array, of the same shape and dtype on all ranks; may be read-only.
+        context: The group of ranks. ``None`` takes the process's default context.
+        timeout_s: Seconds from this call to the result. ``None`` takes the context's.
+
+    Returns:
+        A list of ``world_size`` new arrays of ``x``'s shape and dtype, in rank order. They share
+        one block of memory, without overlap.
+
+    Raises:
+        ValueError: ``x`` is no array that can be taken. Nothing was sent.
+        ciuic.MismatchError, ciuic.TimeoutError, ciuic.PeerLostError, ciuic.AbortedError:
+            ``context`` takes no more work.
+
+    Cost: ``(n - 1) * nbytes`` sent per rank at most. Strides cost a copy.
+    Source: ``Communicator::all_gather``.
+    """
+    result: list[Any] = _all_gather(x, context, timeout_s, blocking=True).wait()
+    return result
+
+
+def all_gather_async(
+    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+) -> Handle:
+    """Start what :func:`all_gather` does, and return at once; ``wait()`` gives its result."""
+    return _all_gather(x, context, timeout_s, blocking=False)
+
+
+def all_gather_v(
+    x: Any,
+    counts: Sequence[int] | None = None,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> list[Any]:
+    """Gather arrays that differ in their number of rows, of every rank on every rank.
+
+    Args:
+        x: ``[rows, ...]``, one array; ``rows`` may differ between ranks and be 0, the other
+            dimensions and the dtype do not. May be read-only.
+        counts: Every rank's ``rows``, alike on all ranks. ``None``, on all ranks: they tell each
+            other first.
+        context, timeout_s: As for :func:`all_gather`.
+
+    Returns:
+        A list of ``world_size`` new arrays, the ``r``-th ``[counts[r], ...]``. They share one block
+        of memory, without overlap.
+
+    Raises:
+        As :func:`all_gather`; ciuic.MismatchError also where ranks differ in ``counts``.
+
+    Cost: ``(n - 1) * nbytes`` sent per rank at most. Without ``counts`` a blocking all-gather of 8
+    bytes first, also of the ``_async`` form. Source: ``Communicator::all_gather_v``.
+    """
+    result: list[Any] = _all_gather_v(x, counts, context, timeout_s, blocking=True).wait()
+    return result
+
+
+def all_gather_v_async(
+    x: Any,
+    counts: Sequence[int] | None = None,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> Handle:
+    """Start what :func:`all_gather_v` does, and return at once; ``wait()`` gives its result."""
+    return _all_gather_v(x, counts, context, timeout_s, blocking=False)
+
+
+def gather(
+    x: Any, dst: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+) -> list[Any] | None:
+    """Gather ``x`` of every rank on rank ``dst``.
+
+    Args:
+        x: As for :func:`all_gather`.
+        dst: Rank that gets the arrays.
+        context, timeout_s: As for :func:`all_gather`.
+
+    Returns:
+        On ``dst`` what :func:`all_gather` returns, elsewhere ``None``.
+
+    Raises:
+        As :func:`all_gather`.
+
+    Cost: ``dst`` receives ``(n - 1) * nbytes``. Source: ``Communicator::gather``.
+    """
+    result: list[Any] | None = _gather(x, dst, context, timeout_s, blocking=True).wait()
+    return result
+
+
+def gather_async(
+    x: Any, dst: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+) -> Handle:
+    """Start what :func:`gather` does, and return at once; ``wait()`` gives its result."""
+    return _gather(x, dst, context, timeout_s, blocking=False)
+
+
+def gather_v(
+    x: Any,
+    dst: int = 0,
+    counts: Sequence[int] | None = None,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> list[Any] | None:
+    """Gather arrays that differ in their number of rows, of every rank on rank ``dst``.
+
+    Args:
+        x: As for :func:`all_gather_v`.
+        dst: Rank that gets the arrays.
+        counts: Every rank's ``rows``, given on all ranks or on none: then they tell ``dst`` first.
+        context, timeout_s: As for :func:`all_gather`.
+
+    Returns:
+        On ``dst`` what :func:`all_gather_v` returns, elsewhere ``None``.
+
+    Raises:
+        As :func:`all_gather`; ciuic.MismatchError also where a rank has another number of rows than
+        ``dst`` expects.
+
+    Cost: ``dst`` receives what the others have. Without ``counts`` a blocking gather of 8 bytes
+    first, also of the ``_async`` form. Source: ``Communicator::gather_v``.
+    """
+    result: list[Any] | None = _gather_v(x, dst, counts, context, timeout_s, blocking=True).wait()
+    return result
+
+
+def gather_v_async(
+    x: Any,
+    dst: int = 0,
+    counts: Sequence[int] | None = None,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+) -> Handle:
+    """Start what :func:`gather_v` does, and return at once; ``wait()`` gives its result."""
+    return _gather_v(x, dst, counts, context, timeout_s, blocking=False)
+
+
+def _all_gather(
+    x: Any, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+) -> Handle:
+    context = contexts.of(context)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    size = context.world_size
+    buffer = Buffer(x, writes=False)
+    address, count, dtype = buffer.place()
+    gathered = buffer.empty((size, *buffer.kind.shape(buffer.array)))
+    target = (buffer.kind.address(gathered, True), size * count)
+    call = Call(_ALL_GATHER, (address, count), target, dtype)
+    result = buffer.kind.rows(gathered)
+    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+
+
+def _gather(
+    x: Any, dst: int, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+) -> Handle:
+    context = contexts.of(context)
+    timeout_ms = contexts.milliseconds(timeout_s)
+    dst = check_rank("dst", dst, context)
+    size = context.world_size
+    buffer = Buffer(x, writes=False)
+    address, count, dtype = buffer.place()
+    gathered = result = None
+    target = NOWHERE
+    if context.rank == dst:
+        gathered = buffer.empty((size, *buffer.kind.shape(buffer.array)))
+        target = (buffer.kind.address(gathered, True), size * count)
+        result = buffer.kind.rows(gathered)
+    call = Call(_GATHER, (address, count), target, dtype, root=dst)
+    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+
+
+def _rows(name: str, buffer: Buffer, counts: Any, context: CiuicContext) -> tuple[int, list[int]]:
+    """This rank's rows, and all ranks', where they are given."""
+    rows = submission.rows_of(name, buffer)
+    if counts is None:
+        return rows, []
+    counts = check_counts(f"{name}: counts", counts, context)
+    if counts[context.rank] != rows:
+        raise refuse(
+            f"{name}: x has {rows} rows, and counts says {counts[context.rank]} for this rank"
+        )
+    return rows, counts
+
+
+def _all_gather_v(
+    x: Any,
+    counts: Sequence[int] | None,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    *,
+    blocking: bool,
+) -> Handle:
+    context = contexts.of(context)
+    budget = Budget(context, timeout_s)
+    timeout_ms = budget.whole_ms
+    buffer = Buffer(x, writes=False)
+    rows, every = _rows("all_gather_v", buffer, counts, context)
+    address, count, dtype = buffer.place()
+    if counts is None:
+        every = submission.all_gather_count(context, rows, budget)
+        timeout_ms = budget.left_ms()
+    rest = buffer.kind.shape(buffer.array)[1:]
+    unit = submission.elements(rest)
+    gathered = buffer.empty((sum(every), *rest))
+    output_counts = [unit * each for each in every]
+    target = (buffer.kind.address(gathered, True), sum(output_counts))
+    call = Call(
+        _ALL_GATHER, (address, count), target, dtype, uneven=True, output_counts=output_counts
+    )
+    result = submission.slices(gathered, every)
+    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+
+
+def _gather_v(
+    x: Any,
+    dst: int,
+    counts: Sequence[int] | None,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    *,
+    blocking: bool,
+) -> Handle:
+    context = contexts.of(context)
+    budget = Budget(context, timeout_s)
+    timeout_ms = budget.whole_ms
+    dst = check_rank("dst", dst, context)
+    buffer = Buffer(x, writes=False)
+    rows, every = _rows("gather_v", buffer, counts, context)
+    address, count, dtype = buffer.place()
+    if counts is None:
+        every = submission.gather_count(context, rows, dst, budget)
+        timeout_ms = budget.left_ms()
+    gathered = result = None
+    target = NOWHERE
+    output_counts: list[int] = []
+    if context.rank == dst:
+        rest = buffer.kind.shape(buffer.array)[1:]
+        unit = submission.elements(rest)
+        gathered = buffer.empty((sum(every), *rest))
+        output_counts = [unit * each for each in every]
+        target = (buffer.kind.address(gathered, True), sum(output_counts))
+        result = submission.slices(gathered, every)
+    call = Call(
+        _GATHER,
+        (address, count),
+        target,
+        dtype,
+        root=dst,
+        uneven=True,
+        output_counts=output_counts,
+    )
+    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
