@@ -24,10 +24,12 @@ namespace {
 constexpr uint32_t kEpoch = 3;
 constexpr uint32_t kGroup = 7;
 constexpr int kMaxCalls = 12;
+constexpr size_t kMaxMessages = 40;  // a rank
+constexpr int kTypes = static_cast<int>(wire::kLastMessageType);
 constexpr TimeNs kTimeout = 1'000'000'000;
 
-// One call, as all ranks make it.
-struct Call {
+// One call of a collective, as all ranks make it.
+struct Drawn {
   plan::Operation operation{};
   plan::Algorithm algorithm{};
   int root = 0;
@@ -38,8 +40,8 @@ struct Call {
   bool in_place = false;
 };
 
-Call take_call(Input* input, int ranks) {
-  Call call;
+Drawn take_call(Input* input, int ranks) {
+  Drawn call;
   call.operation = static_cast<plan::Operation>(input->below(plan::kOperations));
   const std::vector<plan::Algorithm> known = plan::algorithms_for(call.operation);
   call.algorithm = known[static_cast<size_t>(input->below(static_cast<int>(known.size())))];
@@ -75,10 +77,12 @@ class World {
     std::unique_ptr<engine::Engine> engine;
     engine::Group* group = nullptr;
     std::vector<Pending> pending;
+    std::vector<Pending> messages;
   };
 
   Pipe& pipe(int from, int to) { return *pipes_[static_cast<size_t>(from * ranks_ + to)]; }
   void submit(int rank, bool differs);
+  void post(int rank);
   bool step(int rank);
   void decide();
   void change(Pipe* pipe);
@@ -89,7 +93,7 @@ class World {
   int ranks_;
   bool is_arbitrated_;
   plan::Layout layout_{{0}};
-  std::vector<Call> calls_;
+  std::vector<Drawn> calls_;
   std::vector<std::shared_ptr<Pipe>> pipes_;
   std::vector<Rank> all_;
   TimeNs now_ = 1;
@@ -142,6 +146,7 @@ World::~World() {
   for (Rank& rank : all_) {
     [[maybe_unused]] const Status unheard = rank.engine->remove_group(rank.group);
     for (Pending& pending : rank.pending) pending.work->release();
+    for (Pending& pending : rank.messages) pending.work->release();
     rank.engine.reset();
     rank.staging->trim();
     fuzz::require(rank.staging->held() == 0, "all staging memory is given back");
@@ -152,13 +157,12 @@ void World::submit(int rank, bool differs) {
   Rank& caller = all_[static_cast<size_t>(rank)];
   const size_t number = caller.pending.size();
   if (number >= calls_.size()) return;
-  const Call& call = calls_[number];
+  const Drawn& call = calls_[number];
   auto plan = std::make_shared<plan::Plan>(
       plan::make(call.operation, call.algorithm, layout_, rank, call.root));
   const auto element = static_cast<int64_t>(size_of(call.dtype));
   const auto bytes = [&](plan::Space space) {
-    const plan::Partition& partition = plan->partitions[static_cast<int>(space)];
-    return static_cast<size_t>(partition.begin(partition.blocks, call.count) * element);
+    return static_cast<size_t>(plan->space_elements(space, call.count) * element);
   };
   Pending& pending = caller.pending.emplace_back();
   pending.input = std::make_unique<std::byte[]>(bytes(plan::Space::kInput));
@@ -167,12 +171,13 @@ void World::submit(int rank, bool differs) {
   request.operation = plan::name_of(call.operation);
   request.input = pending.input.get();
   request.output = pending.output.get();
-  const plan::Partition& output = plan->partitions[static_cast<int>(plan::Space::kOutput)];
-  if (call.in_place && output.blocks > plan->input_offset) {
-    const int64_t at = output.begin(plan->input_offset, call.count) * element;
-    if (static_cast<size_t>(at) + bytes(plan::Space::kInput) <= bytes(plan::Space::kOutput)) {
-      request.input = request.output + at;
-    }
+  if (call.in_place && plan->allows_in_place && bytes(plan::Space::kOutput) > 0) {
+    // The smaller one lies in the larger one.
+    const int64_t at = plan->input_offset * call.count * element;
+    const auto in = static_cast<int64_t>(bytes(plan::Space::kInput));
+    const auto out = static_cast<int64_t>(bytes(plan::Space::kOutput));
+    if (at >= 0 && at + in <= out) request.input = request.output + at;
+    if (at < 0 && out - at <= in) request.output = pending.input.get() - at;
   }
   request.count = call.count;
   request.dtype = call.dtype;
@@ -183,6 +188,29 @@ void World::submit(int rank, bool differs) {
   request.deadline = now_ + kTimeout;
   request.plan = std::move(plan);
   if (differs) is_honest_ = false;
+  pending.work = caller.engine->submit(caller.group, std::move(request), now_);
+}
+
+// A send or receive, of which few meet.
+void World::post(int rank) {
+  Rank& caller = all_[static_cast<size_t>(rank)];
+  if (caller.messages.size() >= kMaxMessages) return;
+  is_honest_ = false;
+  Pending& pending = caller.messages.emplace_back();
+  engine::Request request;
+  const bool sends = input_->flag();
+  request.kind = sends ? engine::RequestKind::kSend : engine::RequestKind::kReceive;
+  request.operation = sends ? "send" : "recv";
+  request.peer = input_->below(ranks_ + (sends ? 0 : 1)) - (sends ? 0 : 1);
+  request.tag = input_->below(3) - (sends ? 0 : 1);
+  request.dtype = input_->below(16) == 0 ? DataType::kInt64 : DataType::kUInt8;
+  constexpr int64_t kCounts[] = {0, 1, 5000, engine::kEagerBytes, engine::kEagerBytes + 1, 600'000};
+  request.count = kCounts[input_->below(6)];
+  const size_t bytes = static_cast<size_t>(request.count) * size_of(request.dtype);
+  pending.input = std::make_unique<std::byte[]>(bytes);
+  request.input = request.output = pending.input.get();
+  request.timeout_ms = kTimeout / 1'000'000;
+  request.deadline = now_ + kTimeout;
   pending.work = caller.engine->submit(caller.group, std::move(request), now_);
 }
 
@@ -205,7 +233,7 @@ void World::decide() {
 void World::change_header(wire::Header* header) {
   const uint32_t small = input_->u8();
   switch (input_->below(13)) {
-    case 0: header->type = static_cast<wire::MessageType>(small % 8); break;
+    case 0: header->type = static_cast<wire::MessageType>(small % (kTypes + 2)); break;
     case 1: header->lane = static_cast<uint8_t>(small); break;
     case 2: header->step = static_cast<uint16_t>(header->step + small - 2); break;
     case 3: header->epoch ^= small; break;
@@ -246,7 +274,7 @@ void World::change(Pipe* pipe) {
     Message message;
     message.header.epoch = kEpoch;
     message.header.group = kGroup;
-    message.header.type = static_cast<wire::MessageType>(1 + input_->below(6));
+    message.header.type = static_cast<wire::MessageType>(1 + input_->below(kTypes));
     message.header.fingerprint = static_cast<uint32_t>(input_->below(kMaxCalls)) * 17;
     for (int fields = input_->below(6); fields > 0; --fields) change_header(&message.header);
     check(&message, pipe);
@@ -278,7 +306,7 @@ void World::run_script() {
   for (int actions = 0; !input_->empty() && actions < 400; ++actions) {
     const int rank = input_->below(ranks_);
     const int peer = (rank + 1 + input_->below(ranks_ - 1)) % ranks_;
-    switch (input_->below(12)) {
+    switch (input_->below(14)) {
       case 0:
       case 1: submit(rank, false); break;
       case 2: submit(rank, input_->below(16) == 0); break;
@@ -288,6 +316,8 @@ void World::run_script() {
       case 6: pipe(rank, peer).room = static_cast<size_t>(1 + input_->below(8)); break;
       case 7: all_[static_cast<size_t>(rank)].engine->before_sleep(); break;
       case 8: now_ += input_->u16(); break;
+      case 9:
+      case 10: post(rank); break;
       default: step(rank);
     }
   }
@@ -319,6 +349,9 @@ void World::come_to_an_end() {
       fuzz::require(pending.work->done(), "every operation ends by its deadline");
       const bool ok = pending.work->status().ok();
       if (is_honest_ && all_called) fuzz::require(ok, "undisturbed, every operation ends well");
+    }
+    for (const Pending& pending : rank.messages) {
+      fuzz::require(pending.work->done(), "every message ends by its deadline");
     }
   }
 }
