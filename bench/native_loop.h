@@ -23,8 +23,9 @@ Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceO
 // What rank `rank` of `size` puts in.
 void fill_pattern(MutableBuffer buffer, ReduceOp op, int rank, int size);
 
-// The first element that is not what `size` ranks' patterns give, or -1. Exact, save for AVG of
-// floats over a number of ranks that is no power of two: there 1/size is rounded first.
+// The first element that is not what `size` ranks' patterns give, or -1. Exact, save for 8-bit
+// floats, and for AVG of floats over a number of ranks that is no power of two: there 1/size is
+// rounded first.
 int64_t first_difference(ConstBuffer buffer, ReduceOp op, int size);
 
 }  // namespace ciuic::bench

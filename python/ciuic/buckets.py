@@ -66,23 +66,18 @@ class Merged:
         groups: Their places, bucket by bucket; :class:`Bucket` packs one.
     """
 
-    def __init__(self, arrays: Sequence[Any], mixed_dtypes: bool) -> None:
+    def __init__(self, arrays: Sequence[Any], mixed_dtypes: bool, moves: bool = False) -> None:
         self._buffers: list[Buffer] = []  # of arrays that are no plain memory
-        places = list(dict.fromkeys(self._places(arrays)))  # two views of one array are one, too
+        self._mixed_dtypes = mixed_dtypes
+        places = list(dict.fromkeys(self._places(arrays, moves)))  # two views of one are one, too
         codes = list(dict.fromkeys([place[2] for place in places]))
-        if len(codes) > 1 and not mixed_dtypes:
-            names = ", ".join(NAME_OF_CODE[code] for code in codes)
-            raise ValueError(
-                f"the arrays of one call are of different dtypes ({names}); make one call for "
-                "each. Nothing was sent."
-            )
         self.groups: list[list[Place]] = []
         for code in codes:
             self._divide(
                 [place for place in places if place[2] == code] if len(codes) > 1 else places
             )
 
-    def _places(self, arrays: Sequence[Any]) -> list[Place]:
+    def _places(self, arrays: Sequence[Any], moves: bool) -> list[Place]:
         slow = []
         places: list[Place | None] = []
         direct_of = buffers.direct_place.get
@@ -90,8 +85,10 @@ class Merged:
             direct = direct_of(type(x))
             place = direct(x) if direct is not None else None
             if place is None:
-                slow.append((len(places), Buffer(x, writes=True)))
+                slow.append((len(places), Buffer(x, writes=True, moves=moves)))
             places.append(place)
+        if not self._mixed_dtypes:
+            _check_alike(places, dict(slow))
         # Copies are made when every array is known to be good.
         for index, buffer in slow:
             places[index] = buffer.place()
@@ -138,6 +135,21 @@ class Merged:
         """Copies back what was reduced in a copy."""
         for buffer in self._buffers:
             buffer.finish()
+
+
+def _check_alike(places: Sequence[Place | None], slow: dict[int, Buffer]) -> None:
+    """Raises ValueError where the arrays are not of one dtype."""
+    names = dict.fromkeys(
+        [
+            slow[index].dtype if place is None else NAME_OF_CODE[place[2]]
+            for index, place in enumerate(places)
+        ]
+    )
+    if len(names) > 1:
+        raise ValueError(
+            f"the arrays of one call are of different dtypes ({', '.join(names)}); make one call "
+            "for each. Nothing was sent."
+        )
 
 
 def unique(arrays: Sequence[Any]) -> list[Any]:

@@ -4,6 +4,9 @@
 Plain arrays (contiguous, on the CPU) are used where they lie. Others are copied to contiguous
 memory and, where they are written, copied back when the operation has ended.
 
+Operations that only move data take any dtype of a fixed size (``Buffer(x, ..., moves=True)``): what
+the core cannot reduce travels as bytes.
+
 An :class:`ArrayKind` knows one library's arrays; none is imported before one of its arrays is met.
 """
 
@@ -14,9 +17,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ciuic import _native
-from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE
+from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE
 
 Place = tuple[int, int, int]  # address, count, number of the dtype
+
+_BYTE = CODE_OF_NAME["uint8"]
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # NumPy itself does not have them
 
 
 class ArrayKind(Protocol):
@@ -24,11 +30,18 @@ class ArrayKind(Protocol):
 
     name: str
 
-    def check(self, x: Any, writes: bool) -> int:
-        """Raises ValueError where ``x`` cannot be taken; gives the number of its dtype."""
+    def check(self, x: Any, writes: bool) -> int | None:
+        """Raises ValueError where ``x`` cannot be taken; gives the number of its dtype.
+
+        None: the core has no such dtype, so that ``x`` can be moved and not reduced.
+        """
         ...
 
     def count(self, x: Any) -> int: ...
+
+    def itemsize(self, x: Any) -> int:
+        """Bytes of an element."""
+        ...
 
     def shape(self, x: Any) -> tuple[int, ...]: ...
 
@@ -53,8 +66,17 @@ def _refuse(what: str, instead: str) -> ValueError:
     return ValueError(f"{what}; {instead}. Nothing was sent.")
 
 
-def _known_dtypes() -> str:
-    return ", ".join(CODE_OF_NAME)
+def _not_reducible(dtype: Any) -> ValueError:
+    newbyteorder = getattr(dtype, "newbyteorder", None)
+    if newbyteorder is not None and newbyteorder("=") in CODE_OF_DTYPE:
+        return _refuse(
+            f"an array of foreign byte order ({dtype.str}) cannot be reduced",
+            "give x.astype(x.dtype.newbyteorder('='))",
+        )
+    return _refuse(
+        f"elements of {dtype} cannot be reduced, only moved",
+        f"there are reductions of {', '.join(CODE_OF_NAME)}",
+    )
 
 
 def _overlaps(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -78,9 +100,16 @@ class TorchArrays:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         for name in CODE_OF_NAME:
-            CODE_OF_DTYPE[getattr(torch, name)] = CODE_OF_NAME[name]
+            if hasattr(torch, name):  # uint16, uint32, uint64 and float8 came with later versions
+                CODE_OF_DTYPE[getattr(torch, name)] = CODE_OF_NAME[name]
+        # They have no code that copies them.
+        self._copied_as_bytes = {
+            getattr(torch, f"{kind}{bits}", None)
+            for kind in ("int", "uint")
+            for bits in range(1, 8)
+        }
 
-    def check(self, x: Any, writes: bool) -> int:
+    def check(self, x: Any, writes: bool) -> int | None:
         dispatch = getattr(type(x), "__torch_dispatch__", None)
         if (
             dispatch is not self._torch._C._disabled_torch_dispatch_impl
@@ -96,24 +125,31 @@ class TorchArrays:
             raise _refuse(
                 f"a tensor on {x.device}", "no backend takes such tensors yet, give x.cpu()"
             )
-        code = CODE_OF_DTYPE.get(x.dtype)
-        if code is None:
-            raise _refuse(f"a tensor of {x.dtype}", f"there are {_known_dtypes()}")
+        if x.is_quantized and (
+            x.qscheme() is not self._torch.per_tensor_affine
+            or x.dtype in (self._torch.quint4x2, self._torch.quint2x4)
+        ):
+            raise _refuse(
+                f"a tensor of {x.dtype} quantized {x.qscheme()}", "give x.int_repr(), or its parts"
+            )
         if writes and _overlaps(x.shape, x.stride()):
             raise _refuse(
                 "a tensor whose elements share memory (expand(), as_strided()) cannot be written",
                 "give x.contiguous() and take the result from it",
             )
-        return code
+        return CODE_OF_DTYPE.get(x.dtype)
 
     def count(self, x: Any) -> int:
         return int(x.numel())
+
+    def itemsize(self, x: Any) -> int:
+        return int(x.element_size())
 
     def shape(self, x: Any) -> tuple[int, ...]:
         return tuple(x.shape)
 
     def is_contiguous(self, x: Any) -> bool:
-        return bool(x.is_contiguous()) and not x.is_neg()
+        return bool(x.is_contiguous()) and not x.is_neg() and not x.is_conj()
 
     def address(self, x: Any, writes: bool) -> int:
         if writes:
@@ -121,9 +157,13 @@ class TorchArrays:
         return int(x.data_ptr())
 
     def empty(self, x: Any, shape: Sequence[int]) -> Any:
+        if x.is_quantized:  # of x's scale and zero point
+            return self._torch.empty_quantized(tuple(shape), x)
         return self._torch.empty(tuple(shape), dtype=x.dtype, device=x.device)
 
     def copy(self, target: Any, source: Any) -> None:
+        if source.dtype in self._copied_as_bytes:
+            target, source = target.view(self._torch.uint8), source.view(self._torch.uint8)
         with self._torch.no_grad():
             target.copy_(source)
 
@@ -139,22 +179,20 @@ class NumpyArrays:
     def __init__(self, numpy: Any) -> None:
         self._numpy = numpy
         for name in CODE_OF_NAME:
-            if name != "bfloat16":
+            if name not in _OF_ML_DTYPES:
                 CODE_OF_DTYPE[numpy.dtype(name)] = CODE_OF_NAME[name]
 
-    def check(self, x: Any, writes: bool) -> int:
+    def check(self, x: Any, writes: bool) -> int | None:
         if type(x).__name__ == "MaskedArray":
             raise _refuse("a masked array", "give x.filled(0) or x.data")
+        if x.dtype.hasobject:
+            raise _refuse(
+                f"an array of {x.dtype}, which holds addresses of objects",
+                "give arrays of numbers, or of S and U of a fixed length",
+            )
         code = CODE_OF_DTYPE.get(x.dtype)
-        if code is None and x.dtype.name == "bfloat16" and x.dtype.itemsize == 2:
-            code = CODE_OF_DTYPE[x.dtype] = CODE_OF_NAME["bfloat16"]  # of ml_dtypes
         if code is None:
-            if x.dtype.newbyteorder("=") in CODE_OF_DTYPE:
-                raise _refuse(
-                    f"an array of foreign byte order ({x.dtype.str})",
-                    "give x.astype(x.dtype.newbyteorder('='))",
-                )
-            raise _refuse(f"an array of {x.dtype}", f"there are {_known_dtypes()}")
+            code = _code_of_ml_dtypes(x.dtype)
         if writes:
             if not x.flags.writeable:
                 raise _refuse("a read-only array cannot be written", "give x.copy()")
@@ -167,6 +205,9 @@ class NumpyArrays:
 
     def count(self, x: Any) -> int:
         return int(x.size)
+
+    def itemsize(self, x: Any) -> int:
+        return int(x.dtype.itemsize)
 
     def shape(self, x: Any) -> tuple[int, ...]:
         return tuple(x.shape)
@@ -187,24 +228,34 @@ class NumpyArrays:
         return [x[i, ...] for i in range(x.shape[0])]
 
 
-def _address_of(x: Any, writes: bool) -> int:
-    if x.dtype.kind == "V":  # ml_dtypes: no letter in the buffer protocol
-        import numpy
+def _code_of_ml_dtypes(dtype: Any) -> int | None:
+    name = dtype.name
+    if name not in _OF_ML_DTYPES or not dtype.isnative:
+        return None
+    code = CODE_OF_NAME[name]
+    if dtype.itemsize != SIZE_OF_CODE[code]:
+        return None
+    CODE_OF_DTYPE[dtype] = code
+    return code
 
-        x = x.view(numpy.uint16)
-    return _native.address_of(x, writes)
+
+def _address_of(x: Any, writes: bool) -> int:
+    if x.dtype.kind in "biufc" and x.dtype.isbuiltin == 1:
+        return _native.address_of(x, writes)
+    address: int = x.__array_interface__["data"][0]  # others have no letter in the buffer protocol
+    return address
 
 
 class DlpackArrays(NumpyArrays):
-    """Views of DLPack arrays, as unsigned integers of their width."""
+    """Views of DLPack arrays: as unsigned integers of their width, where NumPy has no such dtype."""
 
     name = "dlpack"
 
-    def __init__(self, numpy: Any, code: int) -> None:
+    def __init__(self, numpy: Any, code: int | None) -> None:
         super().__init__(numpy)
         self._code = code
 
-    def check(self, x: Any, writes: bool) -> int:
+    def check(self, x: Any, writes: bool) -> int | None:
         if writes and _overlaps(x.shape, x.strides):
             raise _refuse("an array whose elements share memory cannot be written", "copy it")
         return self._code
@@ -216,24 +267,34 @@ class Buffer:
     Attributes:
         array: What the caller gave, or the view of it that is worked on.
         kind: Whose array it is.
-        code: Number of its dtype.
+        code: Number of the dtype that the core sees.
+        unit: How many of the core's elements an element is: 1, or the bytes of one that is moved
+            and that the core does not know. Counts and splits are given to the core times this.
     """
 
-    __slots__ = ("_contiguous", "array", "code", "kind", "writes")
+    __slots__ = ("_contiguous", "array", "code", "kind", "unit", "writes")
 
-    def __init__(self, x: Any, writes: bool) -> None:
+    def __init__(self, x: Any, writes: bool, moves: bool = False) -> None:
+        """``moves``: the operation only moves data, and so takes any dtype of a fixed size."""
         self.array, self.kind = _array_and_kind(x, writes)
-        self.code = self.kind.check(self.array, writes)
+        code = self.kind.check(self.array, writes)
+        self.unit = 1
+        if code is None:
+            if not moves:
+                raise _not_reducible(self.array.dtype)
+            code, self.unit = _BYTE, self.kind.itemsize(self.array)
+        self.code = code
         self.writes = writes
         self._contiguous: Any = None
 
     @property
     def count(self) -> int:
+        """Of the array's elements."""
         return self.kind.count(self.array)
 
     @property
     def dtype(self) -> str:
-        return NAME_OF_CODE[self.code]
+        return NAME_OF_CODE[self.code] if self.unit == 1 else str(self.array.dtype)
 
     @property
     def is_copy(self) -> bool:
@@ -241,7 +302,10 @@ class Buffer:
         return self._contiguous is not None
 
     def place(self, reads: bool = True) -> Place:
-        """Address, count and dtype, of contiguous memory. ``reads``: its values matter."""
+        """Address, count and dtype of contiguous memory, as the core is told them.
+
+        ``reads``: its values matter.
+        """
         kind = self.kind
         array = self.array
         if not kind.is_contiguous(array):
@@ -249,7 +313,7 @@ class Buffer:
             if reads:
                 kind.copy(self._contiguous, array)
             array = self._contiguous
-        return kind.address(array, self.writes), self.count, self.code
+        return kind.address(array, self.writes), self.count * self.unit, self.code
 
     def finish(self) -> None:
         """Copies the result back, where the operation wrote to a copy."""
@@ -336,9 +400,10 @@ def _dlpack_array(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
             f"an array ({type(x).__name__}) that is not on the CPU",
             "no backend takes such arrays yet",
         )
-    if code is None:
+    if view is None:
         raise _refuse(
-            f"an array ({type(x).__name__}) of this dtype", f"there are {_known_dtypes()}"
+            f"an array ({type(x).__name__}) whose elements are no whole bytes",
+            "give a view of its bytes",
         )
     if writes and not writable:
         raise _refuse("a read-only array cannot be written", "give a copy")
@@ -362,7 +427,12 @@ def _enter_direct_path(array_type: type) -> None:
 
 def _direct_torch(torch: Any) -> Callable[[Any], Place | None]:
     increment_version = torch._C._increment_version
-    code_of = CODE_OF_DTYPE.get
+    # Complex tensors may be the conjugates of what lies in their memory: not the direct path.
+    code_of = {
+        dtype: code
+        for dtype, code in CODE_OF_DTYPE.items()
+        if isinstance(dtype, torch.dtype) and not dtype.is_complex
+    }.get
 
     def place(x: Any) -> Place | None:
         code = code_of(x.dtype)

@@ -18,7 +18,8 @@ class ReduceOp(enum.IntEnum):
 
     Integers are added and multiplied in their own dtype and wrap around, also before ``AVG``
     divides them, which truncates toward zero: the ``AVG`` of uint8 200 and 200 is 72. ``AVG`` of
-    floats does not overflow where the average does not.
+    floats does not overflow where the average does not. ``BAND``, ``BOR`` and ``BXOR`` are of the
+    bits of integers, and of truth values. docs/dtypes.md says which dtype has which.
     """
 
     SUM = 0
@@ -40,7 +41,7 @@ CODE_OF_DTYPE: dict[Any, int] = {}
 
 
 def names() -> list[str]:
-    """Names of the element types that collectives take."""
+    """Names of the element types that can be reduced. Those that are only moved may be others."""
     return list(CODE_OF_NAME)
 
 
@@ -48,22 +49,16 @@ def op_code(op: ReduceOp | int) -> int:
     """Checks ``op`` and gives its number.
 
     Raises:
-        ValueError: Not a ReduceOp, or one that no backend has yet.
+        ValueError: Not a ReduceOp.
     """
     try:
-        op = ReduceOp(op)
+        return int(ReduceOp(op))
     except (ValueError, TypeError):
         names = ", ".join(f"CiuicContext.{name.upper()}" for name in _native.op_codes)
         raise ValueError(f"op={op!r} is no reduction operation; there are {names}") from None
-    if op.name.lower() not in _native.op_codes:
-        names = ", ".join(name.upper() for name in _native.op_codes)
-        raise ValueError(f"op={op.name} is not there yet; there are {names}. Nothing was sent.")
-    return int(op)
 
 
 def check_reducible(code: int, op: int) -> None:
-    """Raises ValueError where ``op`` is not defined for the dtype."""
+    """Raises ValueError where ``op`` is not defined for the dtype, and says which are."""
     if not _native.is_reducible(code, op):
-        raise ValueError(
-            f"{ReduceOp(op).name} is not defined for {NAME_OF_CODE[code]}. Nothing was sent."
-        )
+        raise ValueError(f"{_native.undefined_pair(code, op)}. Nothing was sent.")

@@ -4,6 +4,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype_text.h"
 #include "ciuic/dtype.h"
 #include "module.h"
 
@@ -33,28 +35,51 @@ uintptr_t address_of(nb::handle array, bool writable) {
   return address;
 }
 
+// By what it is and its bits, as DLPack has them.
 std::optional<DataType> dtype_of(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  struct Row {
+    Code code;
+    int bits;
+    DataType dtype;
+  };
+  static constexpr Row kRows[] = {
+      {Code::Float, 32, DataType::kFloat32},
+      {Code::Float, 64, DataType::kFloat64},
+      {Code::Float, 16, DataType::kFloat16},
+      {Code::Bfloat, 16, DataType::kBFloat16},
+      {Code::Int, 8, DataType::kInt8},
+      {Code::Int, 16, DataType::kInt16},
+      {Code::Int, 32, DataType::kInt32},
+      {Code::Int, 64, DataType::kInt64},
+      {Code::UInt, 8, DataType::kUInt8},
+      {Code::UInt, 16, DataType::kUInt16},
+      {Code::UInt, 32, DataType::kUInt32},
+      {Code::UInt, 64, DataType::kUInt64},
+      {Code::Bool, 8, DataType::kBool},
+      {Code::Complex, 64, DataType::kComplex64},
+      {Code::Complex, 128, DataType::kComplex128},
+      {Code::Float8_E4M3FN, 8, DataType::kFloat8E4M3FN},
+      {Code::Float8_E5M2, 8, DataType::kFloat8E5M2},
+  };
   if (dtype.lanes != 1) return std::nullopt;
-  switch (static_cast<nb::dlpack::dtype_code>(dtype.code)) {
-    case nb::dlpack::dtype_code::Float:
-      if (dtype.bits == 16) return DataType::kFloat16;
-      if (dtype.bits == 32) return DataType::kFloat32;
-      if (dtype.bits == 64) return DataType::kFloat64;
-      return std::nullopt;
-    case nb::dlpack::dtype_code::Bfloat:
-      return dtype.bits == 16 ? std::optional(DataType::kBFloat16) : std::nullopt;
-    case nb::dlpack::dtype_code::Int:
-      if (dtype.bits == 32) return DataType::kInt32;
-      if (dtype.bits == 64) return DataType::kInt64;
-      return std::nullopt;
-    case nb::dlpack::dtype_code::UInt:
-      return dtype.bits == 8 ? std::optional(DataType::kUInt8) : std::nullopt;
-    default: return std::nullopt;
+  for (const Row& row : kRows) {
+    if (static_cast<uint8_t>(row.code) == dtype.code && row.bits == dtype.bits) return row.dtype;
   }
+  return std::nullopt;
 }
 
-// (the same memory as a NumPy array of unsigned integers of that width, number of the dtype or
-// None, whether it is on the CPU, whether it may be written). Needs NumPy where it is on the CPU.
+// Whether NumPy has such numbers itself.
+bool is_of_numpy(nb::dlpack::dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(dtype.code);
+  if (code == Code::Complex) return dtype.bits >= 64;
+  return code == Code::Int || code == Code::UInt || code == Code::Float || code == Code::Bool;
+}
+
+// (the same memory as a NumPy array, which holds unsigned integers of that width where NumPy does
+// not know the dtype, and is None where there are none; number of the dtype or None; whether it is
+// on the CPU; whether it may be written). Needs NumPy where it is on the CPU.
 nb::tuple dlpack_view(nb::handle object) {
   nb::ndarray<> array;
   bool writable = nb::try_cast(object, array);
@@ -77,10 +102,12 @@ nb::tuple dlpack_view(nb::handle object) {
     shape[i] = array.shape(i);
     strides[i] = array.stride(i);
   }
-  nb::dlpack::dtype bytes = array.dtype();
-  bytes.code = static_cast<uint8_t>(nb::dlpack::dtype_code::UInt);
+  nb::dlpack::dtype shown = array.dtype();
+  if (!is_of_numpy(shown)) shown.code = static_cast<uint8_t>(nb::dlpack::dtype_code::UInt);
+  const bool has_whole_bytes = shown.bits % 8 == 0 && shown.bits <= 128 && shown.lanes == 1;
+  if (!has_whole_bytes) return nb::make_tuple(nb::none(), code, true, writable);
   const nb::ndarray<nb::numpy> view(array.data(), array.ndim(), shape.data(), nb::borrow(object),
-                                    strides.data(), bytes);
+                                    strides.data(), shown);
   return nb::make_tuple(view, code, true, writable);
 }
 
@@ -150,6 +177,12 @@ void bind_array(nb::module_& module) {
       "is_reducible",
       [](int dtype, int op) {
         return is_reducible(static_cast<DataType>(dtype), static_cast<ReduceOp>(op));
+      },
+      nb::arg("dtype"), nb::arg("op"));
+  module.def(
+      "undefined_pair",
+      [](int dtype, int op) {
+        return undefined_pair(static_cast<DataType>(dtype), static_cast<ReduceOp>(op));
       },
       nb::arg("dtype"), nb::arg("op"));
 }

@@ -3,12 +3,28 @@
 
 #include "ciuic/dtype.h"
 
+#include <initializer_list>
+
 namespace ciuic {
 
 namespace {
 
 // Which ops a dtype has, a bit each. A new dtype states here what it can do.
-constexpr uint8_t kAllOps = (1 << kReduceOps) - 1;
+constexpr uint8_t set_of(std::initializer_list<ReduceOp> ops) {
+  int set = 0;
+  for (const ReduceOp op : ops) set |= 1 << static_cast<int>(op);
+  return static_cast<uint8_t>(set);
+}
+
+constexpr uint8_t kArithmetic = set_of({ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProduct});
+constexpr uint8_t kOrder = set_of({ReduceOp::kMin, ReduceOp::kMax});
+constexpr uint8_t kBits = set_of({ReduceOp::kBAnd, ReduceOp::kBOr, ReduceOp::kBXor});
+
+constexpr uint8_t kFloatOps = kArithmetic | kOrder;
+constexpr uint8_t kIntegerOps = kArithmetic | kOrder | kBits;
+constexpr uint8_t kComplexOps = kArithmetic;  // they have no order
+constexpr uint8_t kBoolOps =
+    set_of({ReduceOp::kSum, ReduceOp::kProduct}) | kOrder | kBits;  // an average is no truth value
 
 struct DataTypeRow {
   DataType dtype;
@@ -18,14 +34,28 @@ struct DataTypeRow {
 };
 
 constexpr DataTypeRow kDataTypeRows[] = {
-    {DataType::kFloat32, "float32", 4, kAllOps}, {DataType::kFloat64, "float64", 8, kAllOps},
-    {DataType::kFloat16, "float16", 2, kAllOps}, {DataType::kBFloat16, "bfloat16", 2, kAllOps},
-    {DataType::kInt32, "int32", 4, kAllOps},     {DataType::kInt64, "int64", 8, kAllOps},
-    {DataType::kUInt8, "uint8", 1, kAllOps},
+    {DataType::kFloat32, "float32", 4, kFloatOps},
+    {DataType::kFloat64, "float64", 8, kFloatOps},
+    {DataType::kFloat16, "float16", 2, kFloatOps},
+    {DataType::kBFloat16, "bfloat16", 2, kFloatOps},
+    {DataType::kInt32, "int32", 4, kIntegerOps},
+    {DataType::kInt64, "int64", 8, kIntegerOps},
+    {DataType::kUInt8, "uint8", 1, kIntegerOps},
+    {DataType::kInt8, "int8", 1, kIntegerOps},
+    {DataType::kInt16, "int16", 2, kIntegerOps},
+    {DataType::kUInt16, "uint16", 2, kIntegerOps},
+    {DataType::kUInt32, "uint32", 4, kIntegerOps},
+    {DataType::kUInt64, "uint64", 8, kIntegerOps},
+    {DataType::kBool, "bool", 1, kBoolOps},
+    {DataType::kComplex64, "complex64", 8, kComplexOps},
+    {DataType::kComplex128, "complex128", 16, kComplexOps},
+    {DataType::kFloat8E4M3FN, "float8_e4m3fn", 1, kFloatOps},
+    {DataType::kFloat8E5M2, "float8_e5m2", 1, kFloatOps},
 };
 static_assert(sizeof kDataTypeRows / sizeof *kDataTypeRows == kDataTypes);
 
-constexpr const char* kReduceOpNames[] = {"sum", "avg", "min", "max", "product"};
+constexpr const char* kReduceOpNames[] = {"sum",     "avg",  "min", "max",
+                                          "product", "band", "bor", "bxor"};
 static_assert(sizeof kReduceOpNames / sizeof *kReduceOpNames == kReduceOps);
 
 // Null for a value that came from outside and is none of ours.

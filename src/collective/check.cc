@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "base/dtype_text.h"
+
 namespace ciuic::collective {
 
 static Status invalid(std::string message) {
@@ -89,14 +91,8 @@ Status check_counts(const char* operation, const char* name, const std::vector<i
 
 Status check_op(const char* operation, DataType dtype, ReduceOp op) {
   if (is_reducible(dtype, op)) return {};
-  std::string exist;
-  for (int i = 0; i < kReduceOps; ++i) {
-    if (!is_reducible(dtype, static_cast<ReduceOp>(i))) continue;
-    exist += exist.empty() ? "" : ", ";
-    exist += name_of(static_cast<ReduceOp>(i));
-  }
-  return {StatusCode::kUnsupported, fmt::format("{}: {} is not defined for {}; {} are", operation,
-                                                name_of(op), name_of(dtype), exist)};
+  return {StatusCode::kUnsupported,
+          fmt::format("{}: {}. Nothing was sent.", operation, undefined_pair(dtype, op))};
 }
 
 }  // namespace ciuic::collective

@@ -27,8 +27,9 @@ constexpr AverageFactors<T> average_factors(int ranks) {
   return {static_cast<T>(1.0 / power), static_cast<T>(power / ranks)};
 }
 
-// For 16-bit floats, which are added in float32 and have nothing left to scale at the end.
-constexpr AverageFactors<float> average_factors_of_half(int ranks) {
+// For 16-bit and 8-bit floats, which are added in float32 and have nothing left to scale at the
+// end.
+constexpr AverageFactors<float> average_factors_of_small(int ranks) {
   return {1.0F / static_cast<float>(ranks), 1.0F};
 }
 

@@ -196,7 +196,7 @@ struct Narrow {
   static Vec max(Vec x, Vec y) { return {extreme<true>(x.a, y.a), extreme<true>(x.b, y.b)}; }
 
   struct Scale {
-    explicit Scale(const Call& call) : raw_factor(average_factors_of_half(call.ranks).raw) {}
+    explicit Scale(const Call& call) : raw_factor(average_factors_of_small(call.ranks).raw) {}
     Vec read(Vec v, bool raw) const {
       const Float factor = hn::Set(FloatTag(), raw ? raw_factor : 1.0F);
       return {hn::Mul(v.a, factor), hn::Mul(v.b, factor)};
@@ -415,11 +415,15 @@ void reduce_format(ReduceOp op, const Call& call) {
     case ReduceOp::kMin: return fold<Format, ReduceOp::kMin>(call);
     case ReduceOp::kMax: return fold<Format, ReduceOp::kMax>(call);
     case ReduceOp::kProduct: return fold<Format, ReduceOp::kProduct>(call);
+    default: break;
   }
 }
 
 void reduce_simd(const Reduction& reduction, std::span<const Operand> operands, bool final,
                  std::byte* target, int64_t count) {
+  if (reduction.op >= ReduceOp::kBAnd) {
+    return reduce_scalar(reduction, operands, final, target, count);
+  }
   const Call call = {operands, final, reduction.ranks, target, static_cast<size_t>(count)};
   switch (reduction.dtype) {
     case DataType::kFloat32: return reduce_format<Wide<float>>(reduction.op, call);
@@ -433,6 +437,7 @@ void reduce_simd(const Reduction& reduction, std::span<const Operand> operands, 
     case DataType::kInt32: return reduce_format<Integer<int32_t>>(reduction.op, call);
     case DataType::kInt64: return reduce_format<Integer<int64_t>>(reduction.op, call);
     case DataType::kUInt8: return reduce_format<Integer<uint8_t>>(reduction.op, call);
+    default: return reduce_scalar(reduction, operands, final, target, count);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/dtype_text.h"
 #include "base/printable.h"
 #include "ciuic/dtype.h"
 #include "ciuic/plan.h"
@@ -116,7 +117,7 @@ Status read_data(const PlanQuery& query, Question* question) {
   }
   tuner::Call& call = question->call;
   if (plan::reduces(call.operation) && !is_reducible(*dtype, *op)) {
-    return Status(StatusCode::kUnsupported, fmt::format("{} has no op {}", query.dtype, query.op));
+    return Status(StatusCode::kUnsupported, undefined_pair(*dtype, *op));
   }
   if (query.bytes < 0 || query.bytes > int64_t{1} << 46) {
     return invalid(fmt::format("bytes is {}; it must be from 0 to 2^46", query.bytes));

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
+from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp, check_reducible
 
 OPERATIONS = ("all_reduce",)
 IMPLEMENTATIONS = ("ciuic", "gloo")
@@ -90,7 +90,8 @@ class Options:
         _check("implementation", self.implementations, IMPLEMENTATIONS)
         _check("way to call", self.through, THROUGHS)
         _check("dtype", (self.dtype,), tuple(CODE_OF_NAME))
-        _check("op", (self.op,), tuple(op.name.lower() for op in ReduceOp)[:5])
+        _check("op", (self.op,), tuple(op.name.lower() for op in ReduceOp))
+        check_reducible(self.dtype_code, ReduceOp[self.op.upper()])
         if self.ranks < 2:
             raise ValueError(f"{self.ranks} ranks: at least two are needed")
         if self.rounds < 1 or self.round_ms <= 0 or self.timeout_s <= 0:
