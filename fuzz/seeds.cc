@@ -172,6 +172,21 @@ void stores() {
   const std::string many = begin + met + "cmd=get_result rc=0 value=4096\n";
   seed("pmi", text("") + std::string(1, '\xff') + u16(many.size()) + many +
                   "cmd=get_result rc=0 value=" + std::string(1000, 'a') + "\n");
+  const auto counted = [](const std::string& line) {
+    const std::string digits = std::to_string(line.size());
+    return std::string(6 - digits.size(), ' ') + digits + line;
+  };
+  const std::string begin_2 =
+      "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n" +
+      counted("cmd=fullinit-response;rc=0;pmi-version=2;rank=0;size=2;appnum=-1;debugged=FALSE;");
+  const std::string met_2 = counted("cmd=kvs-fence-response;rc=0;");
+  const std::string put_2 = counted("cmd=kvs-put-response;rc=0;");
+  const std::string got_2 = counted("cmd=kvs-get-response;rc=0;found=TRUE;value=1;") +
+                            counted("cmd=kvs-get-response;rc=0;found=TRUE;value=6162;");
+  seed("pmi", text("a") + std::string(1, '\0') + u16(begin_2.size()) + begin_2 + met_2 + got_2 +
+                  put_2 + put_2 + met_2 + met_2 + got_2);
+  seed("pmi", text("a") + std::string(1, '\0') + u16(begin_2.size()) + begin_2 + met_2 +
+                  counted("cmd=kvs-get-response;rc=0;found=FALSE;"));
 }
 
 void texts() {
@@ -186,6 +201,11 @@ void texts() {
        {"CIUIC_TRANSPORT=shm\nCIUIC_TIMEOUT_MS=1000\nCIUIC_BUFFER_SIZE=64M\nCIUIC_SPIN_US=-1",
         "CIUIC_SECRET=00112233445566778899aabbccddeeff\nCIUIC_STORE=tcp://host:1\nCIUIC_LOG=info",
         "CIUIC_LOG_FILE=/tmp/%h.%p\nCIUIC_HOST_ID=a\nCIUIC_SOCKET_IFNAME=eth0\nCIUIC_TLS=1",
+        "CIUIC_PORT_RANGE=20000-20999\nCIUIC_ADVERTISE_ADDRESS=[fd00::1]:30000",
+        "=eth0,ib,10.0.0.0/8,fd00::/64,fe80::1%eth0,^docker,lo,10.1.2.3", "[fd00::1]:30000",
+        "SLURM_PROCID=3\nSLURM_STEP_NUM_TASKS=5\nSLURM_STEP_ID=0\nSLURM_LOCALID=1\n"
+        "SLURM_NODEID=2\nSLURM_STEP_TASKS_PER_NODE=2(x2),1",
+        "PMIX_RANK=1\nPMIX_NAMESPACE=job", "JOB_COMPLETION_INDEX=1\nWORLD_SIZE=2",
         "RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2", "PMI_RANK=0\nPMI_SIZE=4",
         "SLURM_PROCID=0\nSLURM_NTASKS=2\nSLURM_STEP_ID=0", "64KiB", "9007199254740992K"}) {
     seed("settings", settings);

@@ -9,7 +9,9 @@
 #include "base/config.h"
 #include "base/size_text.h"
 #include "bootstrap/environment.h"
+#include "bootstrap/listening.h"
 #include "input.h"
+#include "topology/interface_filter.h"
 
 using namespace ciuic;
 
@@ -40,7 +42,8 @@ static void read_launcher(const std::vector<std::string>& variables) {
   });
   fuzz::require_text(launched.status());
   if (!launched.ok()) return;
-  fuzz::require(launched->rank >= 0 && launched->rank < launched->size, "a rank within its size");
+  fuzz::require(launched->rank >= 0 && (launched->size < 0 || launched->rank < launched->size),
+                "a rank within its size");
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -54,6 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   read_settings(variables);
   read_launcher(variables);
+  fuzz::require_text(topology::InterfaceFilter::parse(variables[0]).status());
+  fuzz::require_text(bootstrap::Listening::from(variables[0], {20000, 20009}).status());
   const std::optional<int64_t> bytes = parse_size(variables[0]);
   if (bytes) fuzz::require(parse_size(format_size(*bytes)) == bytes, "a size reads the same");
   return 0;

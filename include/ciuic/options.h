@@ -19,8 +19,8 @@ struct CommunicatorOptions {
   int rank = -1;
   int size = -1;
 
-  // Where the ranks meet. Null: CIUIC_STORE, else the launcher's own (PMI). A name sets groups
-  // apart that meet in one store at the same time; alike on all ranks.
+  // Where the ranks meet. Null: CIUIC_STORE, else the launcher's own (PMI, PMIx). A name sets
+  // groups apart that meet in one store at the same time; alike on all ranks.
   std::shared_ptr<Store> store;
   std::string group_name = "default";
 

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
+
+from ciuic.rendezvous import local_rank
 
 
 def local_device() -> str:
@@ -17,5 +18,4 @@ def local_device() -> str:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return "cpu"
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    return f"cuda:{local_rank % torch.cuda.device_count()}"
+    return f"cuda:{max(0, local_rank()) % torch.cuda.device_count()}"

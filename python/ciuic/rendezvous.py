@@ -3,7 +3,8 @@
 
 The order, first come first taken: a store or address that was given; torch.distributed's store,
 where it is initialised; ``CIUIC_STORE`` (``ciuic run`` sets it); torchrun's ``MASTER_ADDR`` and
-``MASTER_PORT``, spoken through torch, which is imported only then; PMI (``mpiexec``, ``srun``).
+``MASTER_PORT``, spoken through torch, which is imported only then; PMI (``mpiexec``, ``srun``);
+PMIx (Open MPI, ``srun``). C++ programs have the same order, without torch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Meeting(NamedTuple):
     """Who this process is, and where it meets its peers.
 
     ``rank`` and ``world_size`` are -1 where the core finds them out itself, ``store`` is None where
-    it needs none (one rank) or has its own way (PMI).
+    it needs none (one rank) or has its own way (PMI, PMIx).
     """
 
     rank: int
@@ -79,49 +80,39 @@ class TorchStore:
         return int(self._store.add("ciuic/" + key, amount))
 
 
-class _Launcher(NamedTuple):
-    name: str
-    rank: str
-    world_size: str
-
-
-_LAUNCHERS = (
-    _Launcher("torchrun or ciuic run", "RANK", "WORLD_SIZE"),
-    _Launcher("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    _Launcher("PMI", "PMI_RANK", "PMI_SIZE"),
-    _Launcher("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
-)
-
-
-def launched_as() -> tuple[int, int] | None:
+def launched_as(timeout_s: float = _LONGEST_S) -> tuple[int, int] | None:
     """Rank and world size by torch.distributed or the launcher's variables; None without either.
 
     Raises:
         ValueError: ``RANK`` and ``WORLD_SIZE`` that count nodes, or are no numbers.
+        ciuic.UnavailableError: The launcher speaks PMIx alone, and libpmix cannot be used.
     """
     distributed = _torch_distributed()
     if distributed is not None:
         return int(distributed.get_rank()), int(distributed.get_world_size())
-    for launcher in _LAUNCHERS:
-        rank, size = os.environ.get(launcher.rank), os.environ.get(launcher.world_size)
-        if not rank or not size:
-            continue
-        if launcher.rank == "RANK" and not os.environ.get("LOCAL_RANK"):
-            if any(os.environ.get(other.rank) for other in _LAUNCHERS[1:]):
-                continue
-            raise ValueError(
-                f"RANK={rank} and WORLD_SIZE={size} without LOCAL_RANK seem to count nodes, as a "
-                "job scheduler does, not processes. Start one process a rank with ciuic run, "
-                "torchrun or mpiexec, or give CiuicContext world_size, rank and store."
-            )
-        try:
-            return int(rank), int(size)
-        except ValueError:
-            raise ValueError(
-                f"{launcher.rank}={rank!r} and {launcher.world_size}={size!r} (set by "
-                f"{launcher.name}) are no numbers"
-            ) from None
-    return None
+    if not _is_launched():
+        return None
+    launched = _native.find_launcher(round(timeout_s * 1000))
+    if launched.launcher == "RANK and WORLD_SIZE":
+        raise ValueError(
+            f"RANK={launched.rank} and WORLD_SIZE={launched.size} without LOCAL_RANK seem to count "
+            "nodes, as a job scheduler does, not processes. Start one process a rank with ciuic "
+            "run, torchrun or mpiexec, or give CiuicContext world_size, rank and store."
+        )
+    return launched.rank, launched.size
+
+
+def local_rank() -> int:
+    """This process's number among those of its host, as its launcher says; -1 where it does not."""
+    return _native.read_launcher().local_rank if _is_launched() else -1
+
+
+def _is_launched() -> bool:
+    try:
+        _native.read_launcher()
+    except UnavailableError:
+        return False
+    return True
 
 
 def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s: float) -> Meeting:
@@ -129,10 +120,10 @@ def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s
 
     Raises:
         ValueError: A rank or world size that cannot be, or that the launcher contradicts.
-        ciuic.UnavailableError: No place to meet; the message lists what was tried.
+        ciuic.UnavailableError: No rank or world size; the message lists what was tried.
     """
     timeout_s = min(timeout_s, _LONGEST_S)
-    rank, world_size = _who(rank, world_size, given_store=store is not None)
+    rank, world_size = _who(rank, world_size, store is not None, timeout_s)
     if world_size == 1:
         return Meeting(rank, world_size, None)
     if store is not None:
@@ -145,25 +136,22 @@ def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s
         return Meeting(rank, world_size, _native.open_store(url, round(timeout_s * 1000)))
     if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
         return Meeting(rank, world_size, _torchrun_store(rank, timeout_s))
-    if os.environ.get("PMI_FD"):
-        return Meeting(rank, world_size, None)
-    raise UnavailableError(_nowhere(rank, world_size))
+    return Meeting(rank, world_size, None)  # by PMI or PMIx, which the core speaks
 
 
-def _who(rank: int | None, world_size: int | None, given_store: bool) -> tuple[int, int]:
+def _who(
+    rank: int | None, world_size: int | None, given_store: bool, timeout_s: float
+) -> tuple[int, int]:
     launched = None
     if rank is None or world_size is None or not given_store:
-        launched = launched_as()
+        launched = launched_as(timeout_s)
     if rank is None or world_size is None:
         if launched is None and world_size == 1:
             launched = (0, 1)
         if launched is None:
             missing = "rank" if rank is None else "world_size"
             raise UnavailableError(
-                f"{missing} was not given and no launcher tells it (tried torch.distributed, "
-                + ", ".join(f"{launcher.rank} of {launcher.name}" for launcher in _LAUNCHERS)
-                + "). Start the program with ciuic run -n 2, torchrun or mpiexec, or give "
-                "CiuicContext world_size and rank."
+                f"{missing} was not given, torch.distributed is not initialised, and {_tried()}"
             )
         if world_size is not None and world_size != launched[1]:
             raise ValueError(
@@ -250,10 +238,10 @@ def _torch_store_error(address: str, error: RuntimeError) -> CiuicError:
     return UnavailableError(f"torch's store at {address} (MASTER_ADDR, MASTER_PORT): {text}")
 
 
-def _nowhere(rank: int, world_size: int) -> str:
-    return (
-        f"rank {rank} of {world_size} has no place to meet the others. Tried: the argument store= "
-        "(not given); torch.distributed (not initialised); CIUIC_STORE (not set); MASTER_ADDR and "
-        "MASTER_PORT (not set); PMI_FD (not set). Start the program with ciuic run, torchrun or "
-        "mpiexec, or give store='tcp://host:port'."
-    )
+def _tried() -> str:
+    """What the core says where it finds no launcher."""
+    try:
+        _native.read_launcher({})
+    except UnavailableError as error:
+        return str(error)
+    raise AssertionError("no variables make no launcher")

@@ -24,6 +24,7 @@ NB_MODULE(_native, module) {
   bind_communicator(module);
   bind_plan(module);
   bind_info(module);
+  bind_launch(module);
   bind_trace(module);
 #ifdef CIUIC_HAS_BENCH
   bind_bench(module);

@@ -25,6 +25,7 @@ void bind_call(nb::module_& module);
 void bind_communicator(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_info(nb::module_& module);
+void bind_launch(nb::module_& module);
 void bind_plan(nb::module_& module);
 void bind_store(nb::module_& module);
 void bind_trace(nb::module_& module);

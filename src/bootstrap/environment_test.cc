@@ -65,6 +65,21 @@ TEST(Environment, Table) {
        4,
        1,
        -1},
+      {{{"SLURM_PROCID", "7"},
+        {"SLURM_NTASKS", "16"},
+        {"SLURM_STEP_NUM_TASKS", "8"},
+        {"SLURM_STEP_ID", "0"},
+        {"SLURM_LOCALID", "1"},
+        {"SLURM_NODEID", "2"},
+        {"SLURM_STEP_TASKS_PER_NODE", "3(x2),2"}},
+       "Slurm",
+       7,
+       8,
+       1,
+       2},
+      {{{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "job@1"}}, "PMIx", 1, -1, -1, -1},
+      {{{"JOB_COMPLETION_INDEX", "3"}, {"WORLD_SIZE", "4"}}, "Kubernetes Indexed Job", 3, 4, 0, 1},
+      {{{"SKYPILOT_NODE_RANK", "1"}, {"SKYPILOT_NUM_NODES", "2"}}, "SkyPilot", 1, 2, 0, 1},
       {{{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "RANK and WORLD_SIZE", 0, 1, -1, -1},
   };
   for (const Case& c : cases) {
@@ -76,6 +91,51 @@ TEST(Environment, Table) {
     EXPECT_EQ(found->local_rank, c.local_rank);
     EXPECT_EQ(found->local_size, c.local_size);
   }
+}
+
+TEST(Environment, TasksOfASlurmNode) {
+  struct Case {
+    const char* tasks;
+    const char* node;
+    int local_size;
+  };
+  for (const auto& [tasks, node, local_size] : {Case{"4", "0", 4},
+                                                {"4", "1", -1},
+                                                {"2(x3)", "2", 2},
+                                                {"2(x3),1", "3", 1},
+                                                {"2(x3),1", "4", -1},
+                                                {"1,2,3", "1", 2},
+                                                {"2(x", "0", -1},
+                                                {"2(x2", "0", -1},
+                                                {"2(y2)", "0", -1},
+                                                {"x", "0", -1},
+                                                {"", "0", -1},
+                                                {"2(x3)", "many", -1}}) {
+    Result<Launched> found = launched({{"SLURM_PROCID", "0"},
+                                       {"SLURM_NTASKS", "9"},
+                                       {"SLURM_STEP_ID", "0"},
+                                       {"SLURM_LOCALID", "0"},
+                                       {"SLURM_NODEID", node},
+                                       {"SLURM_STEP_TASKS_PER_NODE", tasks}});
+    ASSERT_TRUE(found.ok()) << tasks;
+    EXPECT_EQ(found->local_size, local_size) << tasks << " " << node;
+  }
+}
+
+TEST(Environment, VersionTwoOfPmiIsSlurms) {
+  const auto version = [](const Values& values) {
+    return pmi_version([&values](const char* name) -> std::optional<std::string> {
+      const auto found = values.find(name);
+      if (found == values.end()) return std::nullopt;
+      return found->second;
+    });
+  };
+  Values values = {{"PMI_FD", "9"}, {"PMI_RANK", "0"}};
+  EXPECT_EQ(version(values), 1);
+  values.insert({{"SLURM_STEP_ID", "0"}, {"PMI_JOBID", "2.0"}});
+  EXPECT_EQ(version(values), 2);
+  values.insert({"MPI_LOCALRANKID", "0"});  // Hydra within a step
+  EXPECT_EQ(version(values), 1);
 }
 
 TEST(Environment, CountingNodesAsRanksIsSaid) {
@@ -92,7 +152,7 @@ TEST(Environment, NothingListsWhatWasTried) {
        {Values{}, Values{{"RANK", "0"}}, Values{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}}) {
     Result<Launched> found = launched(values);
     ASSERT_FALSE(found.ok());
-    EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_EQ(found.status().code(), StatusCode::kUnavailable);
     for (const char* word : {"torchrun (RANK, WORLD_SIZE, LOCAL_RANK)", "OMPI_COMM_WORLD_RANK",
                              "PMI_RANK", "SLURM_PROCID", "ciuic run"}) {
       EXPECT_THAT(found.status().message(), HasSubstr(word));

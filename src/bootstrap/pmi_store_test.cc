@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pmi_store_test.cc: the join over PMI-1, with a launcher of a few lines in place of Hydra.
+// pmi_store_test.cc: the join over PMI, with a launcher of a few lines for Hydra's and Slurm's.
 
 #include "bootstrap/pmi_store.h"
 
@@ -21,10 +21,11 @@ using testing::run_threads;
 
 TimeNs soon() { return deadline_after(now_ns(), 20'000); }
 
-// Answers the lines of `size` processes on a thread of its own, until all have hung up.
+// Answers `size` processes on a thread of its own, until all have hung up. Speaks one version.
 class FakeLauncher {
  public:
-  explicit FakeLauncher(int size, int value_bytes = 1024) : value_bytes_(value_bytes) {
+  explicit FakeLauncher(int size, int value_bytes = 1024, int version = 1)
+      : value_bytes_(value_bytes), version_(version) {
     for (int i = 0; i < size; ++i) {
       int pair[2] = {-1, -1};
       EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
@@ -32,6 +33,7 @@ class FakeLauncher {
       theirs_.emplace_back(pair[1]);
     }
     inputs_.resize(static_cast<size_t>(size));
+    begun_.resize(static_cast<size_t>(size));
     thread_ = std::thread([this] { serve(); });
   }
   ~FakeLauncher() {
@@ -58,69 +60,128 @@ class FakeLauncher {
           continue;
         }
         inputs_[i].append(buffer, static_cast<size_t>(count));
-        take_lines(i);
+        take_requests(i);
       }
     }
   }
 
-  void take_lines(size_t rank) {
-    for (size_t end; (end = inputs_[rank].find('\n')) != std::string::npos;) {
-      const std::string line = inputs_[rank].substr(0, end);
-      inputs_[rank].erase(0, end + 1);
-      char kvs[64], key[64], value[4096];
-      if (line.starts_with("cmd=init")) {
-        answer(rank, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
-      } else if (line == "cmd=get_maxes") {
-        answer(rank, fmt::format("cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max={}",
-                                 value_bytes_));
-      } else if (line == "cmd=get_my_kvsname") {
-        answer(rank, "cmd=my_kvsname rc=0 kvsname=kvs_1");
-      } else if (std::sscanf(line.c_str(), "cmd=put kvsname=%63s key=%63s value=%4095s", kvs, key,
-                             value) == 3) {
-        const bool fits = std::string(value).size() < static_cast<size_t>(value_bytes_);
-        if (fits) pending_[key] = value;
-        answer(rank, fits ? "cmd=put_result rc=0" : "cmd=put_result rc=-1");
-      } else if (std::sscanf(line.c_str(), "cmd=get kvsname=%63s key=%63s", kvs, key) == 2) {
-        const auto found = values_.find(key);
-        answer(rank, found == values_.end() ? "cmd=get_result rc=1"
-                                            : "cmd=get_result rc=0 value=" + found->second);
-      } else if (line == "cmd=barrier_in") {
-        if (++at_barrier_ < static_cast<int>(ours_.size())) continue;
-        at_barrier_ = 0;
-        values_.insert(pending_.begin(), pending_.end());  // visible from here on, not before
-        for (size_t i = 0; i < ours_.size(); ++i) answer(i, "cmd=barrier_out");
-      } else if (line == "cmd=finalize") {
-        ++finalized_;
-        answer(rank, "cmd=finalize_ack");
-      } else {
-        answer(rank, "cmd=what rc=-1");
+  void take_requests(size_t rank) {
+    std::string& input = inputs_[rank];
+    while (!begun_[rank] || version_ == 1) {
+      const size_t end = input.find('\n');
+      if (end == std::string::npos) return;
+      const std::string line = input.substr(0, end);
+      input.erase(0, end + 1);
+      if (!line.starts_with("cmd=init")) {
+        answer_1(rank, line);
+        continue;
       }
+      begun_[rank] = line == fmt::format("cmd=init pmi_version={} pmi_subversion={}", version_,
+                                         version_ == 1 ? 1 : 0);
+      answer(rank, fmt::format("cmd=response_to_init rc={} pmi_version={} pmi_subversion=0\n",
+                               begun_[rank] ? 0 : -1, version_));
+    }
+    while (input.size() >= 6 && input.size() >= 6 + std::stoul(input)) {
+      const std::string text = input.substr(6, std::stoul(input));
+      input.erase(0, 6 + text.size());
+      answer_2(rank, text);
     }
   }
 
-  void answer(size_t rank, const std::string& line) {
-    const std::string text = line + "\n";
+  void answer_1(size_t rank, const std::string& line) {
+    char kvs[64], key[64], value[4096];
+    if (line == "cmd=get_maxes") {
+      answer(rank, fmt::format("cmd=maxes rc=0 kvsname_max=64 keylen_max=64 vallen_max={}\n",
+                               value_bytes_));
+    } else if (line == "cmd=get_my_kvsname") {
+      answer(rank, "cmd=my_kvsname rc=0 kvsname=kvs_1\n");
+    } else if (std::sscanf(line.c_str(), "cmd=put kvsname=%63s key=%63s value=%4095s", kvs, key,
+                           value) == 3) {
+      answer(rank, put(key, value) ? "cmd=put_result rc=0\n" : "cmd=put_result rc=-1\n");
+    } else if (std::sscanf(line.c_str(), "cmd=get kvsname=%63s key=%63s", kvs, key) == 2) {
+      const auto found = values_.find(key);
+      answer(rank, found == values_.end() ? "cmd=get_result rc=1\n"
+                                          : "cmd=get_result rc=0 value=" + found->second + "\n");
+    } else if (line == "cmd=barrier_in") {
+      fence("cmd=barrier_out\n");
+    } else if (line == "cmd=finalize") {
+      ++finalized_;
+      answer(rank, "cmd=finalize_ack\n");
+    } else {
+      answer(rank, "cmd=what rc=-1\n");
+    }
+  }
+
+  void answer_2(size_t rank, const std::string& text) {
+    char key[64], value[4096];
+    if (text == fmt::format("cmd=fullinit;pmijobid=7.0;pmirank={};threaded=FALSE;", rank)) {
+      answer(rank, counted("cmd=fullinit-response;rc=0;pmi-version=2;pmi-subversion=0;rank=0;"));
+    } else if (std::sscanf(text.c_str(), "cmd=kvs-put;key=%63[^;];value=%4095[^;];", key, value) ==
+               2) {
+      answer(rank, counted(put(key, value) ? "cmd=kvs-put-response;rc=0;"
+                                           : "cmd=kvs-put-response;rc=3;errmsg=no room;"));
+    } else if (std::sscanf(text.c_str(), "cmd=kvs-get;jobid=;srcid=-1;key=%63[^;];", key) == 1) {
+      const auto found = values_.find(key);
+      answer(rank,
+             counted(found == values_.end()
+                         ? "cmd=kvs-get-response;rc=0;found=FALSE;"
+                         : "cmd=kvs-get-response;rc=0;found=TRUE;value=" + found->second + ";"));
+    } else if (text == "cmd=kvs-fence;") {
+      fence(counted("cmd=kvs-fence-response;rc=0;"));
+    } else if (text == "cmd=finalize;") {
+      ++finalized_;
+      answer(rank, counted("cmd=finalize-response;rc=0;"));
+    } else {
+      answer(rank, counted("cmd=what-response;rc=1;"));
+    }
+  }
+
+  static std::string counted(const std::string& text) {
+    return fmt::format("{:6}{}", text.size(), text);
+  }
+
+  bool put(const std::string& key, const std::string& value) {
+    const bool fits = value.size() < static_cast<size_t>(value_bytes_);
+    if (fits) pending_[key] = value;
+    return fits;
+  }
+
+  void fence(const std::string& reply) {
+    if (++at_barrier_ < static_cast<int>(ours_.size())) return;
+    at_barrier_ = 0;
+    values_.insert(pending_.begin(), pending_.end());  // visible from here on, not before
+    for (size_t i = 0; i < ours_.size(); ++i) answer(i, reply);
+  }
+
+  void answer(size_t rank, const std::string& text) {
     if (!ours_[rank]) return;
     [[maybe_unused]] const ssize_t put =
         ::send(ours_[rank].get(), text.data(), text.size(), MSG_NOSIGNAL);
   }
 
   int value_bytes_;
+  int version_;
   std::vector<posix::UniqueFd> ours_, theirs_;
   std::vector<std::string> inputs_;
+  std::vector<bool> begun_;
   std::map<std::string, std::string> pending_, values_;
   int at_barrier_ = 0;
   std::atomic<int> finalized_{0};
   std::thread thread_;
 };
 
+// Each launcher speaks one version, and processes may ask for the other one first.
 TEST(Pmi, BroadcastsInPieces) {
-  for (const int value_bytes : {32, 64, 1024}) {
-    FakeLauncher launcher(3, value_bytes);
+  struct Case {
+    int version, asked, value_bytes;
+  };
+  for (const auto& [version, asked, value_bytes] :
+       {Case{1, 1, 32}, {1, 1, 64}, {1, 2, 1024}, {2, 2, 1024}, {2, 1, 1024}}) {
+    FakeLauncher launcher(3, value_bytes, version);
     std::string long_value;
     for (int i = 0; i < 1500; ++i) long_value.push_back(static_cast<char>(i * 7));
-    run_threads(3, [&](int rank) {
-      auto session = PmiSession::open(launcher.fd(rank), soon());
+    run_threads(3, [&, first = asked](int rank) {
+      auto session = open_pmi({launcher.fd(rank), first, rank, "7.0"}, soon());
       ASSERT_TRUE(session.ok()) << session.status().message();
       for (const std::string& value : {std::string("first"), std::string(), long_value}) {
         Result<std::string> got = (*session)->broadcast(rank == 0 ? &value : nullptr, soon());
@@ -133,8 +194,39 @@ TEST(Pmi, BroadcastsInPieces) {
   }
 }
 
+TEST(Pmi, AValueThatTheLauncherRefuses) {
+  for (const int version : {1, 2}) {
+    FakeLauncher launcher(1, 40, version);
+    auto session = open_pmi({launcher.fd(0), version, 0, "7.0"}, soon());
+    ASSERT_TRUE(session.ok());
+    const std::string value(200, 'x');
+    Result<std::string> got = (*session)->broadcast(&value, soon());
+    if (version == 1) {
+      EXPECT_TRUE(got.ok());  // it has said how much fits
+    } else {
+      EXPECT_EQ(got.status().code(), StatusCode::kResource);
+      EXPECT_THAT(got.status().message(), ::testing::HasSubstr("refused kvs-put"));
+      EXPECT_THAT(got.status().message(), ::testing::HasSubstr("no room"));
+    }
+  }
+}
+
+TEST(Pmi, AJobOfAnotherNameIsRefused) {
+  FakeLauncher launcher(1, 1024, 2);
+  const Status status = open_pmi({launcher.fd(0), 2, 0, "8.0"}, soon()).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.message();
+  FakeLauncher other(1, 1024, 2);
+  EXPECT_THAT(open_pmi({other.fd(0), 2, 0, "7.0;cmd=abort"}, soon()).status().message(),
+              ::testing::HasSubstr("no name of a job"));
+}
+
+TEST(Pmi, NeitherVersion) {
+  FakeLauncher launcher(1, 1024, 3);
+  EXPECT_EQ(open_pmi({launcher.fd(0), 1, 0, ""}, soon()).status().code(), StatusCode::kMismatch);
+}
+
 // All that a launcher says, beforehand.
-Result<std::string> broadcast_from(const std::string& answers) {
+Result<std::string> broadcast_from(const std::string& answers, int version = 1) {
   int pair[2] = {-1, -1};
   EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   const posix::UniqueFd ours(pair[0]);
@@ -144,10 +236,10 @@ Result<std::string> broadcast_from(const std::string& answers) {
         posix::send_all(theirs.get(), answers.data(), answers.size(), soon());
     ::shutdown(theirs.get(), SHUT_WR);
   });
-  auto session = PmiSession::open(ours.get(), soon());
+  auto session = open_pmi({ours.get(), version, 0, ""}, soon());
   Result<std::string> got =
       session.ok() ? (*session)->broadcast(nullptr, soon()) : session.status();
-  ::shutdown(ours.get(), SHUT_RD);
+  ::shutdown(ours.get(), SHUT_RDWR);  // the speaker need not say all
   speaker.join();
   return got;
 }
@@ -166,6 +258,50 @@ TEST(Pmi, AValueWithoutEndIsRefused) {
   EXPECT_EQ(got.status().code(), StatusCode::kInvalidArgument) << got.status().message();
 }
 
+// Of PMI-2, with what answers a get; lengths are right but where `length` is given.
+std::string begin_2(const std::string& answer, const char* length = nullptr) {
+  std::string all = "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0\n";
+  for (const std::string& text : {std::string("cmd=fullinit-response;rc=0;"),
+                                  std::string("cmd=kvs-fence-response;rc=0;"), answer}) {
+    all += fmt::format("{:6}", text.size()) + text;
+  }
+  if (length != nullptr) all.replace(all.size() - answer.size() - 6, 6, length);
+  return all;
+}
+
+TEST(Pmi, AnswersOfVersionTwoThatAreNone) {
+  struct Case {
+    const char* what;
+    std::string answers;
+    StatusCode code;
+    const char* says;
+  };
+  const std::string get = "cmd=kvs-get-response;rc=0;found=TRUE;value=";
+  const Case cases[] = {
+      {"nothing there", begin_2("cmd=kvs-get-response;rc=0;found=FALSE;"), StatusCode::kPeerLost,
+       "left no invitation"},
+      {"no number", begin_2(get + "x;"), StatusCode::kInvalidArgument, "not ours"},
+      {"too many", begin_2(get + "5000;"), StatusCode::kInvalidArgument, "not ours"},
+      {"below zero", begin_2(get + "-1;"), StatusCode::kInvalidArgument, "not ours"},
+      {"another answer", begin_2("cmd=kvs-put-response;rc=0;"), StatusCode::kInvalidArgument,
+       "kvs-get-response was expected"},
+      {"an error", begin_2("cmd=kvs-get-response;rc=14;errmsg=bad;"), StatusCode::kResource,
+       "errmsg=bad"},
+      {"no length", begin_2(get + "0;", "length"), StatusCode::kInvalidArgument, "\"length\""},
+      {"a negative one", begin_2(get + "0;", "   -42"), StatusCode::kInvalidArgument, "\"   -42\""},
+      {"a huge one", begin_2(get + "0;", "999999"), StatusCode::kInvalidArgument, "\"999999\""},
+      {"cut off", begin_2(get + "0;", "    99"), StatusCode::kPeerLost, "the launcher is gone"},
+      {"none", begin_2("", "      "), StatusCode::kInvalidArgument, "\"      \""},
+      {"control characters", begin_2("cmd=\x1b[2J;"), StatusCode::kInvalidArgument, "cmd=?[2J"},
+  };
+  for (const Case& c : cases) {
+    const Result<std::string> got = broadcast_from(c.answers, 2);
+    EXPECT_EQ(got.status().code(), c.code) << c.what << ": " << got.status().message();
+    EXPECT_THAT(got.status().message(), ::testing::HasSubstr(c.says)) << c.what;
+  }
+  EXPECT_EQ(*broadcast_from(begin_2(get + "0;"), 2), "");
+}
+
 TEST(Pmi, WhatALauncherSaysIsQuotedAsText) {
   const Result<std::string> got = broadcast_from(kBegin + std::string("cmd=\x1b[2J\xff\n"));
   EXPECT_EQ(got.status().code(), StatusCode::kInvalidArgument);
@@ -175,9 +311,9 @@ TEST(Pmi, WhatALauncherSaysIsQuotedAsText) {
 TEST(Pmi, RanksJoinTwice) {
   FakeLauncher launcher(4);
   run_threads(4, [&](int rank) {
-    auto session = PmiSession::open(launcher.fd(rank), soon());
+    auto session = open_pmi({.fd = launcher.fd(rank), .job = ""}, soon());
     ASSERT_TRUE(session.ok());
-    PmiStore store(*session);
+    LauncherStore store(*session);
     for (uint32_t epoch = 1; epoch <= 2; ++epoch) {
       auto joined =
           exchange_cards(&store, testing::card_for(rank, 4), testing::options_for(20'000));
@@ -191,9 +327,9 @@ TEST(Pmi, RanksJoinTwice) {
 TEST(Pmi, WhatRankZeroCannotDoIsSaidToAll) {
   FakeLauncher launcher(2);
   run_threads(2, [&](int rank) {
-    auto session = PmiSession::open(launcher.fd(rank), soon());
+    auto session = open_pmi({.fd = launcher.fd(rank), .job = ""}, soon());
     ASSERT_TRUE(session.ok());
-    PmiStore store(*session);
+    LauncherStore store(*session);
     Card card = testing::card_for(rank, 2);
     if (rank == 0) card.loopback = {{"192.0.2.77", 0}};  // not an address of this host
     auto joined = exchange_cards(&store, card, testing::options_for(20'000));
@@ -204,7 +340,7 @@ TEST(Pmi, WhatRankZeroCannotDoIsSaidToAll) {
 
 TEST(Pmi, MissingRankIsATimeout) {
   FakeLauncher launcher(2);
-  auto session = PmiSession::open(launcher.fd(0), soon());
+  auto session = open_pmi({.fd = launcher.fd(0), .job = ""}, soon());
   ASSERT_TRUE(session.ok());
   const std::string value = "value";
   Result<std::string> got = (*session)->broadcast(&value, deadline_after(now_ns(), 100));
@@ -214,19 +350,20 @@ TEST(Pmi, MissingRankIsATimeout) {
 }
 
 TEST(Pmi, LauncherThatIsNone) {
-  EXPECT_FALSE(PmiSession::open(-1, soon()).ok());
+  EXPECT_FALSE(open_pmi({.fd = -1, .job = ""}, soon()).ok());
   int pair[2] = {-1, -1};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   posix::UniqueFd ours(pair[0]);
   posix::UniqueFd theirs(pair[1]);
   ASSERT_EQ(::write(ours.get(), "hello there\n", 12), 12);
-  EXPECT_EQ(PmiSession::open(theirs.get(), soon()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(open_pmi({.fd = theirs.get(), .job = ""}, soon()).status().code(),
+            StatusCode::kInvalidArgument);
   ours.reset();
-  EXPECT_FALSE(PmiSession::open(theirs.get(), soon()).ok());
+  EXPECT_FALSE(open_pmi({.fd = theirs.get(), .job = ""}, soon()).ok());
 }
 
 TEST(Pmi, StoreServesTheJoinAlone) {
-  PmiStore store(nullptr);
+  LauncherStore store(nullptr);
   EXPECT_EQ(store.set("k", "v").code(), StatusCode::kUnsupported);
   EXPECT_EQ(store.get("k", 1).status().code(), StatusCode::kUnsupported);
   EXPECT_EQ(store.add("k", 1).status().code(), StatusCode::kUnsupported);

@@ -2,7 +2,7 @@
 // join.h: from options to links: the ranks of a group find each other.
 //
 //   1  who am I        rank and size: the options, else the launcher's environment
-//   2  where we meet   the options' store, else CIUIC_STORE, else the launcher's PMI
+//   2  where we meet   the options' store, else CIUIC_STORE, else the launcher's PMI or PMIx
 //   3  cards           bootstrap/exchange.h: through rank 0, which compares them and answers all
 //   4  addresses       between every two hosts one short connection proves what can be reached
 //   5  hosts           ranks with one host id pair by shared memory; that it works is the proof

@@ -16,7 +16,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 240
 END_S = 20  # for what has been killed; the machine may be busy
 
-_OF_LAUNCHERS = ("RANK", "OMPI_", "PMI_", "SLURM_", "LOCAL_", "WORLD_SIZE", "CIUIC_", "MASTER_")
+_OF_LAUNCHERS = (
+    *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"),
+    *("SLURM_", "JOB_COMPLETION_INDEX", "SKYPILOT_"),
+)
 
 
 def clean_environment(**more: str) -> dict[str, str]:

@@ -85,7 +85,7 @@ def test_as_any_launcher_starts_it(environment, programs) -> None:
         {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},
         {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"},
         {"PMI_RANK": "0", "PMI_SIZE": "1"},
-        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_ID": "0"},
     ):
         result = subprocess.run(
             [sys.executable, str(programs / "join.py")],

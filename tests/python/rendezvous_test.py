@@ -21,7 +21,7 @@ def test_without_anything() -> None:
 def test_no_place_to_meet_lists_what_was_tried() -> None:
     with pytest.raises(ciuic.UnavailableError) as raised:
         CiuicContext(world_size=2, rank=0)
-    for tried in ("store=", "torch.distributed", "CIUIC_STORE", "MASTER_ADDR", "PMI_FD"):
+    for tried in ("store=", "torch.distributed", "CIUIC_STORE", "MASTER_ADDR", "PMI_FD", "PMIX"):
         assert tried in str(raised.value)
 
 
@@ -44,9 +44,11 @@ def test_launchers(monkeypatch: pytest.MonkeyPatch, rank: str, size: str) -> Non
     monkeypatch.setenv(rank, "3")
     monkeypatch.setenv(size, "4")
     monkeypatch.setenv("LOCAL_RANK", "3")
+    monkeypatch.setenv("SLURM_STEP_ID", "0")
     assert rendezvous.launched_as() == (3, 4)
+    assert rendezvous.local_rank() in (3, -1)
     monkeypatch.setenv(size, "many")
-    with pytest.raises(ValueError, match="no numbers"):
+    with pytest.raises(ValueError, match=f"{size}=many is no number"):
         rendezvous.launched_as()
 
 
