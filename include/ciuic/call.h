@@ -24,6 +24,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,10 @@ struct Call {
   bool uneven = false;  // one of the operations that end in _v
   std::vector<int64_t> input_counts = {};
   std::vector<int64_t> output_counts = {};
+
+  // Of a collective operation: by name ("ring", or one of Communicator::add_plan()). "": the
+  // library's choice. Alike on all ranks.
+  std::string algorithm = {};
 
   static Call all_reduce(ConstBuffer input, MutableBuffer output, ReduceOp op) {
     return {.operation = Operation::kAllReduce, .input = input, .output = output, .op = op};

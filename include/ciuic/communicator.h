@@ -141,6 +141,14 @@ class CIUIC_EXPORT Communicator {
   Result<PersistentOperation> persistent(std::span<const Call> calls,
                                          const OperationOptions& options = {});
 
+  // Takes in a plan of the caller's: the JSON of a plan file (src/plan/plan_json.h; `ciuic plan
+  // --export` writes one) with the plans of all ranks for this group's layout and one root. From
+  // then on calls whose `algorithm` is its name are carried out by it. Nothing is sent.
+  //   kInvalidArgument  not well formed, another layout, the name of one of the library's own, or
+  //                     proved wrong: the message names rank, step and block
+  // Ranks whose plans differ get kMismatch when they use them.
+  Status add_plan(const std::string& plan_file);
+
   // A communicator of some of the ranks, in the order of `ranks`: rank i of it is ranks[i] here.
   // Exactly these ranks call it, with the same list; blocks until they have. It lives and ends by
   // itself, has the options of this one, and needs no store.

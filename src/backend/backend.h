@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "ciuic/call.h"
 #include "ciuic/options.h"
@@ -40,6 +41,9 @@ class Backend : public engine::DataPath {
   // Refers to the backend, and must not outlive it.
   virtual Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
                                                     const OperationOptions& options) = 0;
+
+  // Communicator::add_plan(). kUnsupported: another library's backend has its own.
+  virtual Status add_plan(const std::string& plan_file) = 0;
 
   // Lets operations progress, without blocking. Work::wait() does so by itself.
   virtual void progress() = 0;

@@ -3,7 +3,11 @@
 
 #include "collective/chooser.h"
 
+#include <fmt/format.h>
+
 #include <utility>
+
+#include "plan/prover.h"
 
 namespace ciuic::collective {
 
@@ -64,6 +68,78 @@ Chosen Chooser::choose(const tuner::Call& call) {
                          fingerprint(call)};
   }
   return remembered.chosen;
+}
+
+static uint32_t hash_of(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+  for (const char byte : text) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3u;
+  return static_cast<uint32_t>(mix(hash));
+}
+
+Result<Chosen> Chooser::choose(const tuner::Call& call, const std::string& algorithm) {
+  Chosen chosen;
+  uint32_t hash = hash_of(algorithm);
+  std::string names;
+  const auto list = [&names](const std::string& name) {
+    names += names.empty() ? name : ", " + name;
+  };
+  for (const plan::Algorithm known : plan::algorithms_for(call.operation)) {
+    if (!plan::fits(call.operation, known, layout_)) continue;
+    if (call.uneven && !plan::takes_uneven(call.operation, known)) continue;
+    list(plan::name_of(known));
+    if (algorithm != plan::name_of(known)) continue;
+    chosen.plan = plan_for(call.operation, known, call.root);
+    chosen.chunk_bytes = tuner::choose_chunk_bytes(call, known, layout_, table_);
+  }
+  for (const Added& added : added_) {
+    if (added.operation != call.operation || call.uneven) continue;
+    if (plan::has_root(call.operation) && added.root != call.root) continue;
+    list(added.name);
+    if (algorithm != added.name) continue;
+    chosen.plan = added.plan;
+    chosen.chunk_bytes = tuner::choose_chunk_bytes(call, plan::Algorithm::kDirect, layout_, table_);
+    hash ^= added.hash;
+  }
+  if (chosen.plan == nullptr) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("{}: algorithm \"{}\" is not there for this call on layout {}; there "
+                              "are {}",
+                              plan::name_of(call.operation), algorithm, layout_.text(), names));
+  }
+  chosen.fingerprint = fingerprint(call) ^ hash;
+  if (chosen.fingerprint == 0) chosen.fingerprint = 1;
+  return chosen;
+}
+
+Status Chooser::add(const plan::PlanFile& file) {
+  const auto refuse = [](std::string why) {
+    return Status(StatusCode::kInvalidArgument, "add_plan: " + std::move(why));
+  };
+  if (!(file.layout == layout_)) {
+    return refuse(fmt::format("the plan is for layout {}, and this group's is {}",
+                              file.layout.text(), layout_.text()));
+  }
+  const std::string& name = file.plans[0].algorithm;
+  if (name.empty() || plan::algorithm_named(name)) {
+    return refuse(
+        fmt::format("\"{}\" cannot be its name: it needs one that the library has not", name));
+  }
+  std::string all;
+  for (const plan::Plan& each : file.plans) {
+    if (each.algorithm != name) {
+      return refuse(fmt::format("the ranks' plans are of different algorithms, {} and {}", name,
+                                each.algorithm));
+    }
+    all += plan::to_json(each);
+  }
+  const Status proved = plan::prove({.operation = file.operation, .root = file.root}, file.plans);
+  if (!proved.ok()) return refuse(fmt::format("{} is wrong: {}", name, proved.message()));
+  std::erase_if(added_, [&](const Added& added) {
+    return added.operation == file.operation && added.name == name && added.root == file.root;
+  });
+  added_.push_back({file.operation, name, file.root, hash_of(all),
+                    std::make_shared<const plan::Plan>(file.plans[static_cast<size_t>(rank_)])});
+  return {};
 }
 
 }  // namespace ciuic::collective

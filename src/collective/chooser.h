@@ -8,10 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "ciuic/status.h"
 #include "plan/layout.h"
 #include "plan/plan.h"
+#include "plan/plan_json.h"
 #include "plan/registry.h"
 #include "tuner/tuner.h"
 
@@ -31,6 +34,14 @@ class Chooser {
   int size() const { return layout_.size(); }
 
   Chosen choose(const tuner::Call& call);
+
+  // The same by an algorithm of the caller's: one of the library's that fits, or one that was
+  // added. kInvalidArgument lists those that there are.
+  Result<Chosen> choose(const tuner::Call& call, const std::string& algorithm);
+
+  // Takes a caller's plans in, once proved; they replace older ones of the same name.
+  // kInvalidArgument: why not.
+  Status add(const plan::PlanFile& file);
 
  private:
   struct Remembered {
@@ -52,8 +63,17 @@ class Chooser {
   int rank_;
   tuner::TuningTable table_;
   uint32_t table_hash_;
+  struct Added {
+    plan::Operation operation{};
+    std::string name;
+    int root = 0;
+    uint32_t hash = 0;  // over all ranks' plans
+    std::shared_ptr<const plan::Plan> plan;
+  };
+
   std::array<Remembered, 64> calls_;  // by hash
   std::vector<Made> plans_;           // bounded; the oldest makes room
+  std::vector<Added> added_;
 };
 
 }  // namespace ciuic::collective

@@ -201,7 +201,14 @@ Result<engine::Request> Preparation::run() {
                           .count = call_.uneven ? counted() : count_,
                           .root = call_.root,
                           .uneven = call_.uneven};
-  Chosen chosen = chooser_.choose(asked);
+  Chosen chosen;
+  if (call_.algorithm.empty()) [[likely]] {
+    chosen = chooser_.choose(asked);
+  } else {
+    Result<Chosen> named = chooser_.choose(asked, call_.algorithm);
+    if (!named.ok()) return named.status();
+    chosen = std::move(*named);
+  }
   engine::Request request;
   request.operation = name_;
   request.plan = std::move(chosen.plan);
@@ -229,6 +236,7 @@ Result<engine::Request> prepare_message(Chooser& chooser, const Call& call) {
   const char* name = name_of(call);
   const ConstBuffer buffer = sends ? call.input : call.output;
   CIUIC_RETURN_IF_ERROR(check_buffer(name, sends ? "input" : "output", buffer));
+  if (!call.algorithm.empty()) return invalid(fmt::format("{}: it has no algorithm", name));
   if (sends || call.peer != kAnySource) {
     CIUIC_RETURN_IF_ERROR(
         check_rank(name, sends ? "destination" : "source", call.peer, chooser.size()));

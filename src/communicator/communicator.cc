@@ -59,6 +59,11 @@ Result<PersistentOperation> Communicator::persistent(std::span<const Call> calls
   return PersistentOperation(std::move(*prepared));
 }
 
+Status Communicator::add_plan(const std::string& plan_file) {
+  CIUIC_RETURN_IF_ERROR(state_->check_usable("add_plan"));
+  return state_->backend->add_plan(plan_file);
+}
+
 Result<Work> Communicator::all_reduce(ConstBuffer input, MutableBuffer output, ReduceOp op,
                                       const OperationOptions& options) {
   return submit(Call::all_reduce(input, output, op), options);

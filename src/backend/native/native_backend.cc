@@ -117,6 +117,14 @@ Result<std::unique_ptr<Prepared>> NativeBackend::prepare(std::span<const Call> c
   return std::unique_ptr<Prepared>(std::move(prepared));
 }
 
+Status NativeBackend::add_plan(const std::string& plan_file) {
+  Result<plan::PlanFile> file = plan::plan_file_from_json(plan_file);
+  if (!file.ok()) return file.status();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ == nullptr) return closed();
+  return chooser_.add(*file);
+}
+
 void NativeBackend::progress() { driver_->nudge(); }
 
 void NativeBackend::report(const engine::Cause& cause) {

@@ -30,6 +30,7 @@ class NativeBackend final : public Backend {
   Result<Work> submit(std::span<const Call> calls, const OperationOptions& options) override;
   Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
                                             const OperationOptions& options) override;
+  Status add_plan(const std::string& plan_file) override;
   void progress() override;
   void report(const engine::Cause& cause) override;
   Status close() override;
