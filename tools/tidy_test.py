@@ -152,6 +152,8 @@ def test_head_of_cpp():
     good = SPDX + "// a.h: what it is for.\n#pragma once\n"
     assert found(check, "src/plan/a.h", good) == []
     assert len(found(check, "src/plan/a.h", good.replace("#pragma once\n", ""))) == 1
+    toggle = "#if defined(A_H_) == defined(HWY_TARGET_TOGGLE)\n"
+    assert not found(check, "src/plan/a.h", good.replace("#pragma once\n", toggle))
     assert len(found(check, "src/plan/b.h", good)) == 1
     assert len(found(check, "src/plan/a.cc", "// a.cc: first things first\n")) == 1
 

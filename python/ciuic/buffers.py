@@ -22,7 +22,7 @@ from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE
 Place = tuple[int, int, int]  # address, count, number of the dtype
 
 _BYTE = CODE_OF_NAME["uint8"]
-_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # NumPy itself does not have them
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # not NumPy's own
 
 
 class ArrayKind(Protocol):
@@ -247,7 +247,7 @@ def _address_of(x: Any, writes: bool) -> int:
 
 
 class DlpackArrays(NumpyArrays):
-    """Views of DLPack arrays: as unsigned integers of their width, where NumPy has no such dtype."""
+    """Views of DLPack arrays: as unsigned integers of their width, where NumPy lacks the dtype."""
 
     name = "dlpack"
 

@@ -30,9 +30,10 @@ void run(benchmark::State& state, DataType dtype, ReduceOp op) {
 }
 
 const int registered = [] {
-  for (const DataType dtype : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16,
-                               DataType::kInt32, DataType::kInt64, DataType::kUInt8}) {
-    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin}) {
+  for (int number = 0; number < kDataTypes; ++number) {
+    const auto dtype = static_cast<DataType>(number);
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin, ReduceOp::kProduct}) {
+      if (!is_reducible(dtype, op)) continue;
       auto* bench = benchmark::RegisterBenchmark(
           (std::string(name_of(dtype)) + "/" + name_of(op)).c_str(), run, dtype, op);
       bench->Args({8, 2})->Args({1 << 14, 2})->Args({1 << 22, 2})->Args({1 << 14, 3});

@@ -29,6 +29,16 @@ _DTYPES = {
     "int32": "Int",
     "int64": "Long",
     "uint8": "Byte",
+    "int8": "Char",
+    "int16": "Short",
+    "uint16": "UInt16",
+    "uint32": "UInt32",
+    "uint64": "UInt64",
+    "bool": "Bool",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "float8_e4m3fn": "Float8_e4m3fn",
+    "float8_e5m2": "Float8_e5m2",
 }
 
 
