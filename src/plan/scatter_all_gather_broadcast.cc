@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// scatter_all_gather_broadcast.cc: broadcast as a scatter to hosts down a binomial tree, then an
-// all-gather round their ring, and inside each host at once.
+// scatter_all_gather_broadcast.cc: broadcast as a scatter to the other hosts, then an all-gather
+// round their ring, and inside each host at once.
 //
-//   steps    log2(h), then h - 1 hops, pipelined by chunks
-//   sends    across hosts the root's 2 (h - 1) / h of the buffer
-//   use for  large buffers on many hosts, where a chain would take long to fill
+//   steps    h - 1 sends at the root; h - 2 hops of a ring
+//   sends    across hosts one buffer from each host
+//   use for  middle-sized buffers on many hosts, where a chain would take long to fill
 //   source   Barnett et al., "Interprocessor collective communication library (InterCom)", SHPCC
 //            1994; van de Geijn's scatter and collect
 
 #include "plan/scatter_all_gather_broadcast.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
-#include "plan/binomial_tree.h"
 #include "plan/hosts.h"
 #include "plan/peers.h"
 
@@ -20,56 +21,40 @@ namespace ciuic::plan {
 static constexpr int kRingLane = 1;
 static constexpr int kShowLane = 2;
 
-// Whether a host has the block before the ring begins, counted from the root's.
-static bool holds(int place, int span, int block) { return place <= block && block < place + span; }
-
+// There is a block for each host but the root's, which are counted from that one on.
 Plan scatter_all_gather_broadcast(const Layout& layout, int rank, int root) {
-  const int size = layout.size();
-  CIUIC_ASSERT(0 <= rank && rank < size && 0 <= root && root < size);
-  Plan plan;
-  const int hosts = layout.hosts();
-  // Blocks, like hosts, are counted from the root's.
-  plan.partitions[0] = plan.partitions[1] = {hosts, Partition::Unit::kSplit};
+  CIUIC_ASSERT(0 <= rank && rank < layout.size() && 0 <= root && root < layout.size());
   const int host = layout.host_of(rank);
   const int root_host = layout.host_of(root);
+  const int blocks = std::max(1, layout.hosts() - 1);
+  const int own = around(host - root_host, layout.hosts()) - 1;
   const Members leaders = host_leaders(layout, rank, root);
-  const std::vector<int> peers = others(layout.ranks_on(host), rank);
-  const auto span_of = [&](int place) {
-    return binomial_tree(hosts, place, /*root=*/0).span;  // blocks that it has from the scatter
+  const auto leader_of = [&](int block) {
+    return leaders.ranks[around(root_host + 1 + around(block, blocks), layout.hosts())];
   };
-  const int place = around(host - root_host, hosts);
-  const int span = place == 0 ? hosts : span_of(place);
-  if (leaders.ranks[host] != rank) {
-    plan.receive(leaders.ranks[host], outputs(place, span), kShowLane);
-    for (int hop = 0; hop < hosts - 1; ++hop) {
-      const int coming = around(place - 1 - hop, hosts);
-      if (!holds(place, span, coming)) plan.receive(leaders.ranks[host], output(coming), kShowLane);
+  const std::vector<int> peers = others(layout.ranks_on(host), rank);
+  Plan plan;
+  plan.partitions[0] = plan.partitions[1] = {blocks, Partition::Unit::kSplit};
+  if (rank == root) {
+    for (int block = 0; block < layout.hosts() - 1; ++block) {
+      plan.send({leader_of(block)}, input(block));
     }
-    plan.finish();
-    return plan;
-  }
-  const Space value = rank == root ? Space::kInput : Space::kOutput;
-  const BinomialTree tree = binomial_tree(hosts, host, root_host);
-  if (rank != root) plan.receive(leaders.ranks[tree.parent], outputs(place, span));
-  for (size_t index = 0; index < tree.children.size(); ++index) {
-    const int child = tree.children[index];
-    plan.send({leaders.ranks[child]}, {value, around(child - root_host, hosts), tree.spans[index]});
-  }
-  if (!peers.empty()) plan.send(peers, {value, place, span}, kShowLane);
-  const int next = around(place + 1, hosts);
-  const int next_rank = leaders.ranks[around(host + 1, hosts)];
-  const int prev_rank = leaders.ranks[around(host - 1, hosts)];
-  for (int hop = 0; hop < hosts - 1; ++hop) {
-    const int leaving = around(place - hop, hosts);
-    const int coming = around(place - 1 - hop, hosts);
-    if (next != 0 && !holds(next, span_of(next), leaving)) {
-      plan.send({next_rank}, {value, leaving, 1}, kRingLane);
+    if (!peers.empty()) plan.send(peers, inputs(0, blocks), kShowLane);
+    plan.copy(inputs(0, blocks), outputs(0, blocks));
+  } else if (host == root_host) {
+    plan.receive(root, outputs(0, blocks), kShowLane);
+  } else if (leaders.ranks[host] != rank) {
+    for (int hop = 0; hop < blocks; ++hop) {
+      plan.receive(leaders.ranks[host], output(around(own - hop, blocks)), kShowLane);
     }
-    if (place == 0 || holds(place, span, coming)) continue;
-    plan.receive(prev_rank, output(coming), kRingLane);
-    if (!peers.empty()) plan.send(peers, output(coming), kShowLane);
+  } else {
+    for (int hop = 0; hop < blocks; ++hop) {
+      const BlockRange block = output(around(own - hop, blocks));
+      plan.receive(hop == 0 ? root : leader_of(own - 1), block, hop == 0 ? 0 : kRingLane);
+      if (hop < blocks - 1) plan.send({leader_of(own + 1)}, block, kRingLane);
+      if (!peers.empty()) plan.send(peers, block, kShowLane);
+    }
   }
-  if (rank == root) plan.copy(inputs(0, hosts), outputs(0, hosts));
   plan.finish();
   return plan;
 }
