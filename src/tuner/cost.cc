@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <tuple>
 #include <utility>
 
 #include "plan/matching.h"
@@ -30,7 +31,16 @@ int64_t sent_bytes(const Plan& plan, const Load& load) {
 
 namespace {
 
-constexpr int64_t kMostChunks = 16;
+// Steps times chunks: what a prediction may take, some milliseconds of work.
+constexpr int64_t kMostNodes = 200'000;
+constexpr int64_t kFewestChunks = 16;
+constexpr int64_t kMostChunks = 128;
+
+int64_t most_chunks(const std::vector<Plan>& plans) {
+  int64_t steps = 1;
+  for (const Plan& plan : plans) steps += static_cast<int64_t>(plan.steps.size());
+  return std::clamp(kMostNodes / steps, kFewestChunks, kMostChunks);
+}
 
 // One chunk of one step. Its time begins when all that it waits for is over, and what it needs is
 // free.
@@ -39,6 +49,7 @@ struct Node {
   int step = 0;
   int waits = 0;
   double ready_ns = 0;
+  double done_ns = 0;
   std::vector<std::pair<int, bool>> next;  // node, and whether it is reached by a message
 };
 
@@ -50,8 +61,10 @@ class Clock {
         layout_(layout),
         load_(load),
         table_(table),
+        most_chunks_(most_chunks(plans)),
         processor_free_ns_(plans.size(), 0),
-        port_free_ns_(layout.hosts(), 0) {
+        leaving_free_ns_(layout.hosts(), 0),
+        coming_free_ns_(layout.hosts(), 0) {
     add_nodes();
     add_orders();
   }
@@ -64,28 +77,39 @@ class Clock {
                                   chunks_[message.receiver][message.receive_step]);
       for (int chunk = 0; chunk < chunks; ++chunk) edge(from + chunk, to + chunk, true);
     }
-    using Ready = std::pair<double, int>;
-    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     for (size_t node = 0; node < nodes_.size(); ++node) {
-      if (nodes_[node].waits == 0) ready.emplace(0, static_cast<int>(node));
+      if (nodes_[node].waits == 0) events_.push({0, static_cast<int>(node), -1});
     }
-    double last_ns = 0;
-    while (!ready.empty()) {
-      const int number = ready.top().second;
-      ready.pop();
-      const double done_ns = run_node(nodes_[number]);
-      last_ns = std::max(last_ns, done_ns);
-      for (const auto& [later, by_message] : nodes_[number].next) {
-        Node& node = nodes_[later];
-        const double latency_ns = by_message ? latency(nodes_[number].rank, node.rank) : 0;
-        node.ready_ns = std::max(node.ready_ns, done_ns + latency_ns);
-        if (--node.waits == 0) ready.emplace(node.ready_ns, later);
+    while (!events_.empty()) {
+      const Event event = events_.top();
+      events_.pop();
+      if (event.from >= 0) {
+        reach(event.node, arrival(nodes_[event.from], nodes_[event.node], event.at_ns));
+      } else {
+        run_node(event.node);
       }
     }
-    return last_ns / 1000;
+    return last_ns_ / 1000;
   }
 
  private:
+  // In the order of time, so that ports serve who comes first. from < 0: all that a node waits for
+  // is over; else a chunk of node `from` begins to leave for it.
+  struct Event {
+    double at_ns = 0;
+    int node = 0;
+    int from = -1;
+    bool operator>(const Event& other) const {
+      return std::tie(at_ns, node, from) > std::tie(other.at_ns, other.node, other.from);
+    }
+  };
+
+  void reach(int number, double at_ns) {
+    Node& node = nodes_[number];
+    node.ready_ns = std::max(node.ready_ns, at_ns);
+    if (--node.waits == 0) events_.push({node.ready_ns, number, -1});
+  }
+
   void add_nodes() {
     first_.resize(plans_.size());
     chunks_.resize(plans_.size());
@@ -94,7 +118,7 @@ class Clock {
         const int64_t chunk = static_cast<int64_t>(std::max<size_t>(load_.chunk_bytes, 1));
         const int64_t chunks = (step_bytes(plans_[rank], step) + chunk - 1) / chunk;
         first_[rank].push_back(static_cast<int>(nodes_.size()));
-        chunks_[rank].push_back(static_cast<int>(std::clamp<int64_t>(chunks, 1, kMostChunks)));
+        chunks_[rank].push_back(static_cast<int>(std::clamp<int64_t>(chunks, 1, most_chunks_)));
         for (int number = 0; number < chunks_[rank].back(); ++number) {
           Node& node = nodes_.emplace_back();
           node.rank = static_cast<int>(rank);
@@ -143,31 +167,39 @@ class Clock {
                     load_);
   }
 
-  double latency(int from, int to) const {
-    const bool shared = layout_.same_host(from, to);
-    return static_cast<double>(shared ? table_.shm_latency_ns : table_.tcp_latency_ns);
+  double chunk_size(const Node& node) const {
+    return static_cast<double>(step_bytes(plans_[node.rank], node.step)) /
+           chunks_[node.rank][node.step];
+  }
+
+  // When a chunk that began to leave at `begin_ns` can be used: when it has left, and has come
+  // through the other host's port, which others use as well.
+  double arrival(const Node& from, const Node& to, double begin_ns) {
+    if (layout_.same_host(from.rank, to.rank)) {
+      return from.done_ns + static_cast<double>(table_.shm_latency_ns);
+    }
+    double& free_ns = coming_free_ns_[layout_.host_of(to.rank)];
+    free_ns = std::max(free_ns, begin_ns) + time_ns(chunk_size(from), table_.tcp_mb_per_s);
+    return std::max(free_ns, from.done_ns) + static_cast<double>(table_.tcp_latency_ns);
   }
 
   static double time_ns(double bytes, int64_t mb_per_s) {
     return bytes * 1000 / static_cast<double>(mb_per_s);
   }
 
-  double run_node(const Node& node) {
+  void run_node(int number) {
+    Node& node = nodes_[number];
     const Step& step = plans_[node.rank].steps[node.step];
-    const double bytes = static_cast<double>(step_bytes(plans_[node.rank], node.step)) /
-                         chunks_[node.rank][node.step];
+    const double bytes = chunk_size(node);
     double work_ns = static_cast<double>(table_.step_ns);
     double crossing_ns = 0;
+    const auto is_local = [&](int peer) { return layout_.same_host(node.rank, peer); };
+    const auto local = std::count_if(step.peers.begin(), step.peers.end(), is_local);
+    const auto remote = static_cast<double>(static_cast<int64_t>(step.peers.size()) - local);
+    work_ns += remote * static_cast<double>(table_.tcp_message_ns);
     if (step.kind == StepKind::kSend) {
-      bool shared = false;
-      for (const int peer : step.peers) {
-        if (layout_.same_host(node.rank, peer)) {
-          shared = true;
-        } else {
-          crossing_ns += time_ns(bytes, table_.tcp_mb_per_s);
-        }
-      }
-      if (shared) work_ns += time_ns(bytes, table_.shm_mb_per_s);
+      crossing_ns = remote * time_ns(bytes, table_.tcp_mb_per_s);
+      if (local > 0) work_ns += time_ns(bytes, table_.shm_mb_per_s);
     } else if (step.kind == StepKind::kReduce) {
       const double operands = static_cast<double>(step.peers.size()) + 1;
       work_ns += time_ns(bytes * operands, table_.reduce_mb_per_s);
@@ -176,10 +208,20 @@ class Clock {
     }
     double& processor_ns = processor_free_ns_[node.rank];
     processor_ns = std::max(processor_ns, node.ready_ns) + work_ns;
-    if (crossing_ns == 0) return processor_ns;
-    double& port_ns = port_free_ns_[layout_.host_of(node.rank)];
-    port_ns = std::max(port_ns, processor_ns) + crossing_ns;
-    return port_ns;
+    double begin_ns = node.done_ns = processor_ns;
+    if (crossing_ns > 0) {
+      double& port_ns = leaving_free_ns_[layout_.host_of(node.rank)];
+      begin_ns = std::max(port_ns, processor_ns);
+      node.done_ns = port_ns = begin_ns + crossing_ns;
+    }
+    last_ns_ = std::max(last_ns_, node.done_ns);
+    for (const auto& [later, by_message] : node.next) {
+      if (by_message) {
+        events_.push({begin_ns, later, number});
+      } else {
+        reach(later, node.done_ns);
+      }
+    }
   }
 
   const std::vector<Plan>& plans_;
@@ -187,10 +229,14 @@ class Clock {
   const Load load_;
   const TuningTable& table_;
   std::vector<Node> nodes_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  double last_ns_ = 0;
   std::vector<std::vector<int>> first_;   // node of chunk 0 of [rank][step]
   std::vector<std::vector<int>> chunks_;  // of [rank][step]
+  const int64_t most_chunks_;
   std::vector<double> processor_free_ns_;
-  std::vector<double> port_free_ns_;
+  std::vector<double> leaving_free_ns_;  // the port of each host, in each direction
+  std::vector<double> coming_free_ns_;
 };
 
 }  // namespace

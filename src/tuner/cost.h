@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cost.h: how long an operation may take, by a latency and a bandwidth for each kind of work.
 //
-// A model, not a measurement: one processor a rank, which copies, adds up and writes to shared
-// memory; one network port a host; latencies between. It follows the plans' own order, chunk by
-// chunk, so that pipelining counts.
+// A model, not a measurement: one processor a rank, which copies, adds up, writes to shared memory
+// and handles messages; one network port a host, which sends and receives at once; latencies
+// between. It follows the plans' own order, chunk by chunk, so that pipelining counts.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Load {
 };
 
 // Microseconds until the last rank is done, when all begin at once. `plans` are those of all ranks,
-// and proved. Messages of more than 16 chunks are taken as 16.
+// and proved. Messages of many chunks are taken as fewer larger ones, 16 at least.
 double predicted_us(const std::vector<plan::Plan>& plans, const plan::Layout& layout,
                     const Load& load, const TuningTable& table);
 

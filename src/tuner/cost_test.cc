@@ -27,7 +27,7 @@ double predict(Operation operation, Algorithm algorithm, const char* layout_text
 // Only what is named costs anything.
 TuningTable free_of_cost() {
   TuningTable table;
-  table.step_ns = table.shm_latency_ns = table.tcp_latency_ns = 0;
+  table.step_ns = table.shm_latency_ns = table.tcp_latency_ns = table.tcp_message_ns = 0;
   table.shm_mb_per_s = table.tcp_mb_per_s = 1'000'000'000;
   table.copy_mb_per_s = table.reduce_mb_per_s = 1'000'000'000;
   return table;
@@ -42,6 +42,14 @@ TEST(CostTest, LatenciesAdd) {
   EXPECT_NEAR(predict(Operation::kBarrier, Algorithm::kDissemination, "8x1", 0, table), 30, 0.1);
   EXPECT_NEAR(predict(Operation::kBroadcast, Algorithm::kBinomial, "8x1", 0, table), 30, 0.1);
   EXPECT_NEAR(predict(Operation::kBarrier, Algorithm::kTwoLevel, "2x4", 0, table), 10, 0.1);
+}
+
+TEST(CostTest, MessagesAcrossHostsTakeProcessorTimeAtBothEnds) {
+  TuningTable table = free_of_cost();
+  table.tcp_message_ns = 1000;
+  EXPECT_NEAR(predict(Operation::kGather, Algorithm::kDirect, "5x1", 8, table), 5, 0.1);
+  EXPECT_NEAR(predict(Operation::kGather, Algorithm::kDirect, "5", 8, table), 0, 0.1);
+  EXPECT_NEAR(predict(Operation::kBroadcast, Algorithm::kBinomial, "4x1", 8, table), 4, 0.1);
 }
 
 TEST(CostTest, BytesPassThroughOnePortAHost) {

@@ -4,6 +4,9 @@
 #include "tuner/tuner.h"
 
 #include <algorithm>
+#include <limits>
+
+#include "tuner/estimate.h"
 
 namespace ciuic::tuner {
 
@@ -38,28 +41,28 @@ static Algorithm choose_on_one_host(const Call& call, int size, const TuningTabl
   }
 }
 
-static Algorithm choose_across_hosts(const Call& call, int size, const TuningTable& table) {
-  const int64_t bytes = bytes_of(call);
-  switch (call.operation) {
-    case Operation::kAllReduce:
-      return bytes <= table.doubling_bytes ? Algorithm::kRecursiveDoubling : Algorithm::kRing;
-    case Operation::kAllGather:
-      return bytes <= table.direct_gather_bytes / size ? Algorithm::kDirect : Algorithm::kRing;
-    case Operation::kBarrier: return Algorithm::kDissemination;
-    case Operation::kReduce:
-    case Operation::kBroadcast: return Algorithm::kBinomial;
-    default: return Algorithm::kDirect;
-  }
+// Whether uneven counts, too, can go by the algorithm. They cannot be done part by part, so that
+// scratch must not grow with them.
+static bool takes(const Call& call, Algorithm algorithm, int64_t bytes, const TuningTable& table) {
+  if (!call.uneven) return true;
+  if (!plan::takes_uneven(call.operation, algorithm)) return false;
+  const bool has_scratch =
+      call.operation == Operation::kReduceScatter && algorithm != Algorithm::kDirect;
+  return !has_scratch || bytes <= table.uneven_scratch_bytes;
 }
 
-static Algorithm choose_two_level(const Call& call, const Layout& layout,
-                                  const TuningTable& table) {
-  if (call.operation > Operation::kBarrier) return Algorithm::kDirect;
-  if (call.operation != Operation::kAllReduce) return Algorithm::kTwoLevel;
-  const int64_t bytes = bytes_of(call);
-  if (bytes <= table.two_level_single_bytes) return Algorithm::kTwoLevel;
-  if (bytes > table.two_level_doubling_bytes) return Algorithm::kTwoLevelRing;
-  return layout.smallest_host() > 1 ? Algorithm::kTwoLevelSharded : Algorithm::kTwoLevel;
+static Algorithm choose_by_estimate(const Call& call, const Layout& layout,
+                                    const TuningTable& table) {
+  const int64_t all_bytes = bytes_of(call) * layout.size();
+  Algorithm best = Algorithm::kDirect;
+  int64_t best_ns = std::numeric_limits<int64_t>::max();
+  for (const Algorithm algorithm : candidates(call.operation, layout)) {
+    if (!takes(call, algorithm, all_bytes, table)) continue;
+    const int64_t ns = estimated_ns(call, algorithm, layout, table);
+    if (ns < best_ns) best = algorithm;
+    best_ns = std::min(best_ns, ns);
+  }
+  return best;
 }
 
 size_t choose_chunk_bytes(const Call& call, Algorithm algorithm, const Layout& layout,
@@ -83,16 +86,8 @@ size_t choose_chunk_bytes(const Call& call, Algorithm algorithm, const Layout& l
 Choice choose(const Call& asked, const Layout& layout, const TuningTable& table) {
   const Call call = evened(asked, layout.size());
   Choice choice;
-  if (layout.hosts() == 1) {
-    choice.algorithm = choose_on_one_host(call, layout.size(), table);
-  } else if (layout.hosts() == layout.size()) {
-    choice.algorithm = choose_across_hosts(call, layout.size(), table);
-  } else {
-    choice.algorithm = choose_two_level(call, layout, table);
-  }
-  if (call.uneven && !plan::takes_uneven(call.operation, choice.algorithm)) {
-    choice.algorithm = Algorithm::kDirect;
-  }
+  choice.algorithm = layout.hosts() == 1 ? choose_on_one_host(call, layout.size(), table)
+                                         : choose_by_estimate(call, layout, table);
   choice.chunk_bytes = choose_chunk_bytes(call, choice.algorithm, layout, table);
   return choice;
 }

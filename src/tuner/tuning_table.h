@@ -18,28 +18,22 @@ struct TuningTable {
   // buffers, everyone reads everything; above, everyone adds up a part.
   int64_t one_shot_read_bytes = 32 * 1024;
 
-  // All-reduce across hosts of one rank: up to here by recursive doubling; above, round a ring.
-  int64_t doubling_bytes = 128 * 1024;
-
-  // All-reduce of two levels: up to here one rank a host works across hosts; above, all that the
-  // smallest host has; and from the second number on they go round rings.
-  int64_t two_level_single_bytes = 16 * 1024;
-  int64_t two_level_doubling_bytes = 256 * 1024;
-
   // Reduce on one host: up to here the root adds up all; above, everyone a part.
   int64_t direct_reduce_bytes = 64 * 1024;
 
-  // All-gather across hosts of one rank: up to here in bytes that a rank gets, directly.
-  int64_t direct_gather_bytes = 64 * 1024;
+  // Uneven reduce-scatter across hosts: up to here in bytes of the input, by algorithms that need
+  // as much scratch; above, directly.
+  int64_t uneven_scratch_bytes = 256 * 1024;
 
   int64_t shm_chunk_bytes = 64 * 1024;   // where any host has two ranks or more
   int64_t tcp_chunk_bytes = 256 * 1024;  // where none has
 
-  // For predictions. A megabyte is 10^6 bytes.
+  // For predictions, and for choices across hosts. A megabyte is 10^6 bytes.
   int64_t step_ns = 60;
   int64_t shm_latency_ns = 250;
   int64_t shm_mb_per_s = 12'000;
   int64_t tcp_latency_ns = 18'000;
+  int64_t tcp_message_ns = 2'000;  // of processor time, for each chunk at each end
   int64_t tcp_mb_per_s = 1'200;
   int64_t copy_mb_per_s = 14'000;
   int64_t reduce_mb_per_s = 16'000;  // of operands read
