@@ -128,7 +128,6 @@ Result<PmixSpace::Fetched> PmixSpace::fetch(const pmix::Process& process, const 
                                             TimeNs deadline) {
   const auto question = std::make_shared<Question<Fetched>>();
   auto share = std::make_unique<std::shared_ptr<Question<Fetched>>>(question);
-  const pmix::Info immediate = pmix::true_info(pmix::kImmediate);
   const auto callback = [](int status, pmix::Value* value, void* argument) {
     Fetched fetched;
     fetched.status = status;
@@ -140,7 +139,8 @@ Result<PmixSpace::Fetched> PmixSpace::fetch(const pmix::Process& process, const 
     }
     taken<Fetched>(argument)->give(std::move(fetched));
   };
-  const int status = functions_.get_nb(&process, key, &immediate, 1, callback, share.get());
+  // Not "pmix.immediate": with it OpenPMIx 5 does not find what a process of another host has put.
+  const int status = functions_.get_nb(&process, key, nullptr, 0, callback, share.get());
   if (status != pmix::kSuccess) return Fetched{.status = status, .text = "", .number = {}};
   static_cast<void>(share.release());
   std::optional<Fetched> answer = question->wait(deadline);

@@ -51,6 +51,21 @@ def run(
     raw: Annotated[
         bool, typer.Option("--raw", help="Do not mark each line of output with its rank.")
     ] = False,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "-H",
+            "--hosts",
+            metavar="a:4,b:4",
+            help="Ranks on these machines, over ssh by mpiexec; -n each where no number is.",
+        ),
+    ] = None,
+    hostfile: Annotated[
+        str | None,
+        typer.Option(
+            "--hostfile", metavar="FILE", help="The same, a host a line: 'a', 'a slots=4', 'a:4'."
+        ),
+    ] = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="As torchrun's; one machine is standalone.")
     ] = False,
@@ -79,6 +94,12 @@ def run(
         "--max_restarts": max_restarts,
     }
     with errors_as_lines("run"):
+        if _most_nodes(nnodes) > 1 and (hosts is not None or hostfile is not None):
+            raise InvalidArgumentError(
+                "--nnodes hands over to torchrun, -H and --hostfile to mpiexec: give one of them"
+            )
+        if hosts is not None and hostfile is not None:
+            raise InvalidArgumentError("-H and --hostfile name the same thing: give one of them")
         if _most_nodes(nnodes) > 1:
             _become_torchrun(program, nproc, nnodes, init, module, no_python, of_torchrun)
         if not standalone:
@@ -88,9 +109,12 @@ def run(
                         f"{name} is for several machines: give --nnodes too, or leave it out"
                     )
 
+        command = _command(program, module=module, no_python=no_python)
+        if hosts is not None or hostfile is not None:
+            _become_mpiexec(hosts, hostfile, nproc, command, init=init, prefix=not raw)
+
         from ciuic.run.launcher import launch
 
-        command = _command(program, module=module, no_python=no_python)
         code = launch(command, _ranks(nproc), init=init, prefix=not raw)
     raise SystemExit(code)
 
@@ -123,6 +147,33 @@ def _command(program: list[str], *, module: bool, no_python: bool) -> list[str]:
             f"{program[0]} is neither a Python file (*.py) nor an executable that can be found"
         )
     return program
+
+
+def _become_mpiexec(
+    hosts: str | None,
+    hostfile: str | None,
+    nproc: str,
+    command: list[str],
+    *,
+    init: bool,
+    prefix: bool,
+) -> NoReturn:
+    """mpiexec takes this process over."""
+    from ciuic.run import hosts as of_hosts
+
+    if init:
+        raise InvalidArgumentError(
+            "--init wants the variables of torchrun, which mpiexec does not set: give --nnodes "
+            "instead of -H and --hostfile, or call init_process_group() in the program"
+        )
+    ranks_each = 1 if nproc == "auto" else _ranks(nproc)
+    if ranks_each < 1:
+        raise InvalidArgumentError(f"-n {nproc}: at least one rank a host is needed")
+    if hostfile is not None:
+        listed = of_hosts.read_hostfile(hostfile, ranks_each)
+    else:
+        listed = of_hosts.parse_hosts(hosts or "", ranks_each)
+    of_hosts.become_mpiexec(listed, command, prefix=prefix)
 
 
 def _become_torchrun(

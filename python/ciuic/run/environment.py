@@ -13,8 +13,8 @@ from ciuic.errors import ResourceError
 
 LOOPBACK = "127.0.0.1"
 
-# Of a launcher above us: they would tell a rank that it is another one.
-_FOREIGN_PREFIXES = ("TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "SLURM_PROCID")
+FOREIGN_PREFIXES = ("TORCHELASTIC_", "OMPI_COMM_WORLD_", "PMI_", "PMIX_", "SLURM_PROCID")
+"""Of a launcher above us: they would tell a rank that it is another one."""
 
 
 class Job:
@@ -58,7 +58,7 @@ class Job:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(_FOREIGN_PREFIXES)
+            if not name.startswith(FOREIGN_PREFIXES)
         }
         return {**inherited, **self.variables(rank)}
 

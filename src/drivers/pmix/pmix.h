@@ -27,9 +27,8 @@ inline constexpr uint8_t kGlobal = 3;              // scope: all processes may g
 inline constexpr uint32_t kAnyRank = 0xFFFFFFFEu;  // what is of the whole job
 
 inline constexpr const char* kCollectData =
-    "pmix.collect";  // to a fence: hand all out that was put
-inline constexpr const char* kImmediate = "pmix.immediate";  // to a get: do not wait for a value
-inline constexpr const char* kJobSize = "pmix.job.size";     // uint32
+    "pmix.collect";                                       // to a fence: hand all out that was put
+inline constexpr const char* kJobSize = "pmix.job.size";  // uint32
 
 struct Process {
   char job[256] = {};
