@@ -32,10 +32,13 @@ help:
 	@echo 'make format   formats all code;  make lint: complains only'
 	@echo 'make clean    removes what was built;  make distclean: and .venv'
 
-.PHONY: setup system
+.PHONY: setup system launchers
 setup:
 	@tools/setup.sh
 	@echo "ciuic is ready: .venv/bin/ciuic"
+
+launchers: setup
+	@tools/setup.sh launchers
 
 system:
 	@tools/setup.sh system
@@ -111,7 +114,9 @@ fuzz-corpus: fuzz-build
 check: lint unit
 	$(bin)/pytest -q -m 'not slow and not nightly'
 
-test: lint unit sim asan tsan fuzz
+# Tests that want a launcher fail where there is none.
+test: export ALL_LAUNCHERS := 1
+test: lint unit sim asan tsan fuzz launchers
 	$(bin)/python tools/check_docs.py --run
 	$(bin)/pytest -m 'not nightly'
 

