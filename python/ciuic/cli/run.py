@@ -19,22 +19,39 @@ def _torchruns(name: str) -> Any:
     return typer.Option(f"--{name}", f"--{name.replace('-', '_')}", help="torchrun's.")
 
 
+_Program = Annotated[
+    list[str],
+    typer.Argument(help="A Python file, or an executable; then its arguments.", metavar="PROG …"),
+]
+_Nproc = Annotated[
+    str,
+    typer.Option(
+        "-n",
+        "--nproc-per-node",
+        "--nproc_per_node",
+        help="Ranks on this machine: a number, or 'auto' for one a core.",
+    ),
+]
+_Hosts = Annotated[
+    str | None,
+    typer.Option(
+        "-H",
+        "--hosts",
+        metavar="a:4,b:4",
+        help="Ranks on these machines, over ssh by mpiexec; -n each where no number is.",
+    ),
+]
+_Hostfile = Annotated[
+    str | None,
+    typer.Option(
+        "--hostfile", metavar="FILE", help="The same, a host a line: 'a', 'a slots=4', 'a:4'."
+    ),
+]
+
+
 def run(
-    program: Annotated[
-        list[str],
-        typer.Argument(
-            help="A Python file, or an executable; then its arguments.", metavar="PROG …"
-        ),
-    ],
-    nproc: Annotated[
-        str,
-        typer.Option(
-            "-n",
-            "--nproc-per-node",
-            "--nproc_per_node",
-            help="Ranks on this machine: a number, or 'auto' for one a core.",
-        ),
-    ] = "auto",
+    program: _Program,
+    nproc: _Nproc = "auto",
     init: Annotated[
         bool,
         typer.Option("--init", help="`import ciuic` initialises torch.distributed, if nobody has."),
@@ -51,21 +68,8 @@ def run(
     raw: Annotated[
         bool, typer.Option("--raw", help="Do not mark each line of output with its rank.")
     ] = False,
-    hosts: Annotated[
-        str | None,
-        typer.Option(
-            "-H",
-            "--hosts",
-            metavar="a:4,b:4",
-            help="Ranks on these machines, over ssh by mpiexec; -n each where no number is.",
-        ),
-    ] = None,
-    hostfile: Annotated[
-        str | None,
-        typer.Option(
-            "--hostfile", metavar="FILE", help="The same, a host a line: 'a', 'a slots=4', 'a:4'."
-        ),
-    ] = None,
+    hosts: _Hosts = None,
+    hostfile: _Hostfile = None,
     standalone: Annotated[
         bool, typer.Option("--standalone", help="As torchrun's; one machine is standalone.")
     ] = False,
@@ -94,12 +98,7 @@ def run(
         "--max_restarts": max_restarts,
     }
     with errors_as_lines("run"):
-        if _most_nodes(nnodes) > 1 and (hosts is not None or hostfile is not None):
-            raise InvalidArgumentError(
-                "--nnodes hands over to torchrun, -H and --hostfile to mpiexec: give one of them"
-            )
-        if hosts is not None and hostfile is not None:
-            raise InvalidArgumentError("-H and --hostfile name the same thing: give one of them")
+        _check_hosts(hosts, hostfile, nnodes)
         if _most_nodes(nnodes) > 1:
             _become_torchrun(program, nproc, nnodes, init, module, no_python, of_torchrun)
         if not standalone:
@@ -147,6 +146,15 @@ def _command(program: list[str], *, module: bool, no_python: bool) -> list[str]:
             f"{program[0]} is neither a Python file (*.py) nor an executable that can be found"
         )
     return program
+
+
+def _check_hosts(hosts: str | None, hostfile: str | None, nnodes: str) -> None:
+    if _most_nodes(nnodes) > 1 and (hosts is not None or hostfile is not None):
+        raise InvalidArgumentError(
+            "--nnodes hands over to torchrun, -H and --hostfile to mpiexec: give one of them"
+        )
+    if hosts is not None and hostfile is not None:
+        raise InvalidArgumentError("-H and --hostfile name the same thing: give one of them")
 
 
 def _become_mpiexec(
