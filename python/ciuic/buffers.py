@@ -196,7 +196,7 @@ class NumpyArrays:
         if writes:
             if not x.flags.writeable:
                 raise _refuse("a read-only array cannot be written", "give x.copy()")
-            if _overlaps(x.shape, x.strides):
+            if x.dtype.itemsize > 0 and _overlaps(x.shape, x.strides):
                 raise _refuse(
                     "an array whose elements share memory (broadcast_to()) cannot be written",
                     "give x.copy()",
@@ -240,9 +240,10 @@ def _code_of_ml_dtypes(dtype: Any) -> int | None:
 
 
 def _address_of(x: Any, writes: bool) -> int:
-    if x.dtype.kind in "biufc" and x.dtype.isbuiltin == 1:
+    if x.dtype.kind in "biuf" and x.dtype.isbuiltin == 1:
         return _native.address_of(x, writes)
-    address: int = x.__array_interface__["data"][0]  # others have no letter in the buffer protocol
+    # Others have no letter in the buffer protocol, or are aligned to less than their size.
+    address: int = x.__array_interface__["data"][0]
     return address
 
 
