@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "scontrol")
 PACKAGES = "munge slurmctld slurmd slurm-client libpmix-dev"
 START_S = 60
 END_S = 10
@@ -177,6 +177,22 @@ def _held_port() -> socket.socket:
     holder.bind(("", 0))
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     return holder
+
+
+def run_batch(slurm: Slurm, words: Sequence[str], environment: dict[str, str]) -> str:
+    """Submits a script, and gives the state of its job at the end. `sbatch --wait` would look for
+    it every ten seconds."""
+    submitted = run(slurm, ["sbatch", "--parsable", *words], environment)
+    assert submitted.returncode == 0, submitted.stderr
+    show = ["scontrol", "--oneliner", "show", "job", submitted.stdout.strip()]
+    deadline = time.monotonic() + START_S
+    while True:
+        shown = run(slurm, show, environment).stdout
+        state = dict(word.partition("=")[::2] for word in shown.split()).get("JobState", "UNKNOWN")
+        if state not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"):
+            return state
+        assert time.monotonic() < deadline, f"the job is {state}\n{slurm.logs()}"
+        time.sleep(0.05)
 
 
 def run(slurm: Slurm, words: Sequence[str], environment: dict[str, str], timeout_s: float = 120):
