@@ -357,6 +357,11 @@ def is_array(x: Any) -> bool:
     return type(x) in _kind_of_type or hasattr(x, "__dlpack__") or _find_kind(x) is not None
 
 
+def enter_kind(array_type: type, kind: ArrayKind) -> None:
+    """From now on arrays of exactly this type are taken, too."""
+    _kind_of_type[array_type] = kind
+
+
 def parameters_among(arrays: Sequence[Any]) -> int:
     """How many of them are parameters of a torch module."""
     torch = sys.modules.get("torch")

@@ -11,6 +11,7 @@ from ciuic.bench.command import bench
 from ciuic.cli.info import info
 from ciuic.cli.plan import plan
 from ciuic.cli.run import run
+from ciuic.cli.selftest import selftest
 from ciuic.cli.trace import trace
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app.command()(bench)
 app.command()(plan)
 app.command()(trace)
 app.command()(info)
+app.command()(selftest)
 
 
 def _show_version(asked: bool) -> None:
