@@ -176,7 +176,7 @@ std::vector<Script> draw(Random* random, int ranks) {
       lists[from].emplace_back();
       memories[from].emplace_back();
       const size_t sends = lists[from].size() - 1;
-      const int messages = random->between(0, 24);
+      const int messages = random->between(0, 16);
       for (int number = 0; number < messages; ++number) {
         const int tag = random->between(0, 9) == 0 ? kAnySourceTag : random->between(0, 2);
         const int64_t counts[] = {0, 1, 7, 1000, 5000, 40'000};
@@ -237,7 +237,7 @@ void check_any_source(const Ranks& ranks, int rank, int sent) {
 }
 
 TEST(Messages, ComeToTheirReceivesInAnyOrderOfCalls) {
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const int size = random.between(1, 5);
@@ -276,7 +276,7 @@ TEST(Messages, ComeToTheirReceivesInAnyOrderOfCalls) {
 // A rank dies, or a connection is cut, at some moment: every call of the others ends, by its
 // deadline at the latest, and nobody writes to its memory after that.
 TEST(Messages, EndWhateverDies) {
-  for (uint64_t seed = 1; seed <= 80; ++seed) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const int size = random.between(2, 5);
