@@ -3,7 +3,8 @@
 """Checks the documents: links lead to a file and a heading, named files are there, commands run.
 
 ``check_docs.py`` checks links, paths in `code`, tests named as `path::name`, that no page is empty,
-and that a page in another language (``X.zh-CN.md``) has the English one's commands and tables.
+that a page in another language (``X.zh-CN.md``) has the English one's commands and tables, and that
+docs/dtypes.md has the library's table, where the package is installed.
 With ``--run`` it also runs, in the root of the tree, every ``sh`` block that follows a line
 ``<!-- tested -->``, or ``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes
 right after a tested one, each of its lines must appear in what was printed, in order, with ``...``
@@ -21,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+
+import dtype_table
 
 DEFAULT_SECONDS = 60
 
@@ -118,6 +121,23 @@ def check_translation(page: Path, text: str, original: str) -> Iterator[str]:
         yield f"{page}:1: has '{ours}' where the English page has '{theirs}'"
 
 
+def check_dtypes(page: Path, text: str) -> Iterator[str]:
+    """Whether the page has the table of the library that is installed."""
+    try:
+        wanted = dtype_table.table()
+    except ImportError:
+        print(f"{page}: not compared with the library, which is not installed", file=sys.stderr)
+        return
+    try:
+        before, found, _ = dtype_table.split(text)
+    except ValueError as error:
+        yield f"{page}:1: {error}"
+        return
+    if found != wanted:
+        line = before.count("\n") + 2
+        yield f"{page}:{line}: is not the library's table; run tools/dtype_table.py --write"
+
+
 def commands(text: str) -> list[Command]:
     blocks = list(_FENCE.finditer(text))
     found = []
@@ -192,6 +212,10 @@ def main(arguments: list[str]) -> int:
         if page.suffixes == [".zh-CN", ".md"]:
             english = page.with_name(page.name.replace(".zh-CN", ""))
             for complaint in check_translation(page, text, english.read_text("utf-8")):
+                print(complaint)
+                failed += 1
+        if page == root / dtype_table.PAGE:
+            for complaint in check_dtypes(page, text):
                 print(complaint)
                 failed += 1
         for command in commands(text) if arguments else []:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import check_docs
+import dtype_table
 
 PAGE = """# Two words
 
@@ -93,3 +95,21 @@ def test_a_page_in_another_language_has_the_same_commands_and_tables() -> None:
     ):
         (complaint,) = check_docs.check_translation(page, text, original)
         assert complaint.startswith("PAGE.zh-CN.md:1: has")
+
+
+def test_the_table_of_dtypes_is_the_librarys():
+    page = Path(check_docs.__file__).resolve().parent.parent / dtype_table.PAGE
+    text = page.read_text("utf-8")
+    assert list(check_docs.check_dtypes(page, text)) == []
+    wrong = text.replace("| `bool` | 1 | yes | no |", "| `bool` | 1 | yes | yes |")
+    assert wrong != text
+    assert "not the library's table" in next(check_docs.check_dtypes(page, wrong))
+    no_marks = text.replace(dtype_table.END, "")
+    assert "lacks" in next(check_docs.check_dtypes(page, no_marks))
+
+
+def test_a_table_that_cannot_be_compared(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ciuic", None)
+    page = Path("docs/dtypes.md")
+    assert list(check_docs.check_dtypes(page, "no table")) == []
+    assert "not compared" in capsys.readouterr().err

@@ -172,7 +172,7 @@ def _all_gather(
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
     size = context.world_size
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     address, count, dtype = buffer.place()
     gathered = buffer.empty((size, *buffer.kind.shape(buffer.array)))
     target = (buffer.kind.address(gathered, True), size * count)
@@ -188,7 +188,7 @@ def _gather(
     timeout_ms = contexts.milliseconds(timeout_s)
     dst = check_rank("dst", dst, context)
     size = context.world_size
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     address, count, dtype = buffer.place()
     gathered = result = None
     target = NOWHERE
@@ -224,14 +224,14 @@ def _all_gather_v(
     context = contexts.of(context)
     budget = Budget(context, timeout_s)
     timeout_ms = budget.whole_ms
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     rows, every = _rows("all_gather_v", buffer, counts, context)
     address, count, dtype = buffer.place()
     if counts is None:
         every = submission.all_gather_count(context, rows, budget)
         timeout_ms = budget.left_ms()
     rest = buffer.kind.shape(buffer.array)[1:]
-    unit = submission.elements(rest)
+    unit = buffer.unit * submission.elements(rest)
     gathered = buffer.empty((sum(every), *rest))
     output_counts = [unit * each for each in every]
     target = (buffer.kind.address(gathered, True), sum(output_counts))
@@ -255,7 +255,7 @@ def _gather_v(
     budget = Budget(context, timeout_s)
     timeout_ms = budget.whole_ms
     dst = check_rank("dst", dst, context)
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     rows, every = _rows("gather_v", buffer, counts, context)
     address, count, dtype = buffer.place()
     if counts is None:
@@ -266,7 +266,7 @@ def _gather_v(
     output_counts: list[int] = []
     if context.rank == dst:
         rest = buffer.kind.shape(buffer.array)[1:]
-        unit = submission.elements(rest)
+        unit = buffer.unit * submission.elements(rest)
         gathered = buffer.empty((sum(every), *rest))
         output_counts = [unit * each for each in every]
         target = (buffer.kind.address(gathered, True), sum(output_counts))

@@ -134,7 +134,7 @@ def _send(
     timeout_ms = contexts.milliseconds(timeout_s)
     dst = check_rank("dst", dst, context)
     tag = check_tag(tag)
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     address, count, dtype = buffer.place()
     call = Call(_SEND, (address, count), NOWHERE, dtype, peer=dst, tag=tag)
     return submit(context, call, timeout_ms, (x, buffer), None, blocking=blocking)
@@ -155,7 +155,7 @@ def _recv(
         src = check_rank("src", src, context)
     if tag is not None:
         tag = check_tag(tag)
-    buffer = Buffer(x, writes=True)
+    buffer = Buffer(x, writes=True, moves=True)
     address, count, dtype = buffer.place(reads=False)
     call = Call(
         _RECV,

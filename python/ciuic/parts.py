@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ciuic import buckets, buffers
 from ciuic.buffers import Buffer
-from ciuic.dtypes import NAME_OF_CODE
 from ciuic.submission import arrays_of, check_counts, elements, refuse, rows_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ class Parts:
     Attributes:
         buffer: An array of them, by whose kind and dtype new ones are made.
         place: Address and count of all of them together.
-        dtype: Its number.
+        dtype: Number of what the core sees (:class:`Buffer`).
         shapes: Of each part.
         is_list: Whether the caller gave an array for each rank.
         keep: What must live until the operation has ended.
@@ -47,13 +46,14 @@ class Parts:
         self.keep = keep
 
     def counts(self) -> list[int]:
-        """Elements of each part."""
-        return [elements(shape) for shape in self.shapes]
+        """Elements of each part, as the core sees them."""
+        return [self.buffer.unit * elements(shape) for shape in self.shapes]
 
     def new(self, shape: Shape) -> tuple[Any, tuple[int, int]]:
         """A new array of this kind and dtype, with its address and count."""
         array = self.buffer.empty(shape)
-        return array, (self.buffer.kind.address(array, True), elements(shape))
+        count = self.buffer.unit * elements(shape)
+        return array, (self.buffer.kind.address(array, True), count)
 
     def trailing(self, name: str) -> Shape:
         """The dimensions after the first one, in which all parts must agree."""
@@ -68,11 +68,14 @@ class Parts:
         return self.shapes[0][1:]
 
 
-def even(name: str, x: Any, context: CiuicContext) -> Parts:
-    """An array whose rows the ranks share evenly, or an array for each rank, all of one shape."""
+def even(name: str, x: Any, context: CiuicContext, moves: bool = False) -> Parts:
+    """An array whose rows the ranks share evenly, or an array for each rank, all of one shape.
+
+    ``moves``: the operation only moves data.
+    """
     size = context.world_size
     if buffers.is_array(x):
-        buffer = Buffer(x, writes=False)
+        buffer = Buffer(x, writes=False, moves=moves)
         rows = rows_of(name, buffer)
         if rows % size != 0:
             raise refuse(
@@ -80,7 +83,7 @@ def even(name: str, x: Any, context: CiuicContext) -> Parts:
             )
         shape = (rows // size, *buffer.kind.shape(buffer.array)[1:])
         return Parts(buffer, buffer.place(), [shape] * size, False, (x, buffer))
-    parts = _of_list(name, x, context)
+    parts = _of_list(name, x, context, moves)
     for rank, shape in enumerate(parts.shapes):
         if shape != parts.shapes[0]:
             raise refuse(
@@ -91,9 +94,9 @@ def even(name: str, x: Any, context: CiuicContext) -> Parts:
 
 
 def rows(name: str, x: Any, context: CiuicContext) -> Parts:
-    """An array that has a row for each rank."""
+    """An array that has a row for each rank, and is only moved."""
     size = context.world_size
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=True)
     if rows_of(name, buffer) != size:
         shape = buffer.kind.shape(buffer.array)
         raise refuse(f"{name}: an array of shape {shape}; give one row for each of {size} ranks")
@@ -101,19 +104,21 @@ def rows(name: str, x: Any, context: CiuicContext) -> Parts:
     return Parts(buffer, buffer.place(), [shape] * size, False, (x, buffer))
 
 
-def uneven(name: str, x: Any, counts: Any, argument: str, context: CiuicContext) -> Parts:
+def uneven(
+    name: str, x: Any, counts: Any, argument: str, context: CiuicContext, moves: bool = False
+) -> Parts:
     """An array, of whose rows each rank gets as many as ``counts`` says, or an array for each."""
     if not buffers.is_array(x):
         if counts is not None:
             raise refuse(f"{name}: {argument} is for one array; of a list, the shapes say it")
-        return _of_list(name, x, context)
+        return _of_list(name, x, context, moves)
     if counts is None:
         raise refuse(
             f"{name}: one array, and no {argument}; say how many rows each rank gets, or give a "
             "list with an array for each rank"
         )
     counts = check_counts(f"{name}: {argument}", counts, context)
-    buffer = Buffer(x, writes=False)
+    buffer = Buffer(x, writes=False, moves=moves)
     rows = rows_of(name, buffer)
     if sum(counts) != rows:
         raise refuse(f"{name}: {argument}={counts} are {sum(counts)} rows, and x has {rows}")
@@ -122,17 +127,17 @@ def uneven(name: str, x: Any, counts: Any, argument: str, context: CiuicContext)
     return Parts(buffer, buffer.place(), shapes, False, (x, buffer))
 
 
-def _of_list(name: str, x: Any, context: CiuicContext) -> Parts:
+def _of_list(name: str, x: Any, context: CiuicContext, moves: bool) -> Parts:
     arrays = arrays_of(x)
     size = context.world_size
     if len(arrays) != size:
         raise refuse(f"{name}: {len(arrays)} arrays; give one for each of the {size} ranks")
-    given = [Buffer(each, writes=False) for each in arrays]
+    given = [Buffer(each, writes=False, moves=moves) for each in arrays]
     for rank, buffer in enumerate(given):
-        if buffer.code != given[0].code:
+        if buffer.dtype != given[0].dtype:
             raise refuse(
-                f"{name}: the array for rank {rank} is {NAME_OF_CODE[buffer.code]}, that for rank "
-                f"0 {NAME_OF_CODE[given[0].code]}; give all the same dtype"
+                f"{name}: the array for rank {rank} is {buffer.dtype}, that for rank 0 "
+                f"{given[0].dtype}; give all the same dtype"
             )
     bucket = buckets.Bucket([buffer.place() for buffer in given])
     shapes = [buffer.kind.shape(buffer.array) for buffer in given]

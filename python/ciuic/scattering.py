@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ciuic import _native, buckets, buffers, parts, submission
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
-from ciuic.dtypes import NAME_OF_CODE
 from ciuic.handles import Handle
 from ciuic.submission import NOWHERE, Budget, Call, check_counts, check_rank, refuse, submit
 
@@ -235,7 +234,7 @@ def _broadcast(
     src = check_rank("src", src, context)
     if not buffers.is_array(x):
         return _broadcast_merged(x, src, context, timeout_ms, blocking)
-    buffer = Buffer(x, writes=True)
+    buffer = Buffer(x, writes=True, moves=True)
     address, count, dtype = buffer.place()
     place = (address, count)
     call = Call(_BROADCAST, place, place, dtype, root=src)
@@ -246,7 +245,8 @@ def _broadcast_merged(
     x: Any, src: int, context: CiuicContext, timeout_ms: int, blocking: bool
 ) -> Handle:
     arrays = buckets.unique(submission.arrays_of(x))
-    merged = buckets.Merged(arrays, mixed_dtypes=buffers.parameters_among(arrays) > 0)
+    mixed = buffers.parameters_among(arrays) > 0
+    merged = buckets.Merged(arrays, mixed_dtypes=mixed, moves=True)
     packed = [buckets.Bucket(group) for group in merged.groups]
     works = []
     for bucket in packed:
@@ -270,7 +270,7 @@ def _scatter(
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
     src = check_rank("src", src, context)
-    buffer = Buffer(out, writes=True)
+    buffer = Buffer(out, writes=True, moves=True)
     given = None
     source = NOWHERE
     counts: list[int] = []
@@ -299,18 +299,18 @@ def _scattered(name: str, buffer: Buffer, xs: Any, context: CiuicContext) -> par
         raise refuse(f"{name}: this is rank src, which gives xs: an array for each rank")
     shape = buffer.kind.shape(buffer.array)
     if name == "scatter_v":
-        given = parts.uneven(name, xs, None, "list of arrays", context)
+        given = parts.uneven(name, xs, None, "list of arrays", context, moves=True)
     elif buffers.is_array(xs):
         given = parts.rows(name, xs, context)
     else:
-        given = parts.even(name, xs, context)
+        given = parts.even(name, xs, context, moves=True)
     own = given.shapes[context.rank]
     if own != shape:
         raise refuse(f"{name}: out has shape {shape}, and the array for this rank {own}")
-    if given.dtype != buffer.code:
+    if given.buffer.dtype != buffer.dtype:
         raise refuse(
-            f"{name}: out is {NAME_OF_CODE[buffer.code]}, and the arrays are "
-            f"{NAME_OF_CODE[given.dtype]}; give all the same dtype"
+            f"{name}: out is {buffer.dtype}, and the arrays are {given.buffer.dtype}; give all the "
+            "same dtype"
         )
     return given
 
@@ -320,7 +320,7 @@ def _all_to_all(
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
-    given = parts.even("all_to_all", x, context)
+    given = parts.even("all_to_all", x, context, moves=True)
     shape = given.shapes[0]
     if given.is_list:
         received, target = given.new((context.world_size, *shape))
@@ -344,7 +344,9 @@ def _all_to_all_v(
     context = contexts.of(context)
     budget = Budget(context, timeout_s)
     timeout_ms = budget.whole_ms
-    given = parts.uneven("all_to_all_v", x, input_split_sizes, "input_split_sizes", context)
+    given = parts.uneven(
+        "all_to_all_v", x, input_split_sizes, "input_split_sizes", context, moves=True
+    )
     rest = given.trailing("all_to_all_v")
     if output_split_sizes is None:
         rows = submission.exchange_counts(context, [shape[0] for shape in given.shapes], budget)
@@ -352,7 +354,7 @@ def _all_to_all_v(
     else:
         rows = check_counts("all_to_all_v: output_split_sizes", output_split_sizes, context)
     received, target = given.new((sum(rows), *rest))
-    unit = submission.elements(rest)
+    unit = given.buffer.unit * submission.elements(rest)
     call = Call(
         _ALL_TO_ALL,
         given.place,
