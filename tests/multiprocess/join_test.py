@@ -139,6 +139,27 @@ def test_a_range_without_a_free_port_is_named(ciuic_run) -> None:
     assert f"CIUIC_PORT_RANGE={port}-{port} is free at 127.0.0.1" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CIUIC_SOCKET_IFNAME", "nowhere", "no interface or address of this host is named by it"),
+        ("CIUIC_SOCKET_IFNAME", "10.0.0.0/99", "the forms are =eth0 (exact name)"),
+        ("CIUIC_ADVERTISE_ADDRESS", "1.2.3.4:30000", "CIUIC_PORT_RANGE, which is not set"),
+        ("CIUIC_PORT_RANGE", "20000", "allowed: FIRST-LAST"),
+    ],
+)
+def test_settings_of_the_network_that_are_wrong(
+    processes, tmp_path: Path, name: str, value: str, message: str
+) -> None:
+    arguments = {"world_size": 2, "rank": 0, "store": f"file://{tmp_path}/store"}
+    processes.start("join.py", json.dumps(arguments), variables={name: value})
+    (last,) = last_lines(processes.outputs())
+    assert last.startswith("InvalidArgumentError: "), last
+    assert message in last
+    if value == "nowhere":
+        assert "there are: " in last and "lo (127.0.0.1" in last
+
+
 def test_torch_distributed(ciuic_run) -> None:
     result = ciuic_run(2, "initialised.py", options=["--init"])
     assert result.returncode == 0, result.stdout + result.stderr

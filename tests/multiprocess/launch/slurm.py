@@ -13,6 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ciuic.run import processes
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "sinfo", "scontrol")
 PACKAGES = "munge slurmctld slurmd slurm-client libpmix-dev"
 START_S = 60
@@ -116,7 +118,7 @@ class Slurm:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,
+                    preexec_fn=processes.child_setup(),  # killed with us, whatever ends us
                 )
             )
 
