@@ -10,6 +10,7 @@ import typer
 from ciuic.bench.command import bench
 from ciuic.cli.info import info
 from ciuic.cli.plan import plan
+from ciuic.cli.report import report
 from ciuic.cli.run import run
 from ciuic.cli.selftest import selftest
 from ciuic.cli.trace import trace
@@ -31,6 +32,7 @@ app.command()(plan)
 app.command()(trace)
 app.command()(info)
 app.command()(selftest)
+app.command()(report)
 
 
 def _show_version(asked: bool) -> None:
