@@ -89,9 +89,7 @@ Status Work::status() const {
   return state_ != nullptr && state_->done() ? state_->status() : Status();
 }
 
-int Work::source() const {
-  return state_ != nullptr && state_->done() ? state_->source() : -1;
-}
+int Work::source() const { return state_ != nullptr && state_->done() ? state_->source() : -1; }
 
 int Work::tag() const { return state_ != nullptr && state_->done() ? state_->tag() : -1; }
 
