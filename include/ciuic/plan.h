@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan.h: asks which algorithm a call gets, its steps and its predicted cost. Nothing is run.
+// plan.h: asks which algorithm a call gets, its steps and its predicted cost; writes plans as
+// files, and proves what is in files. Nothing is run.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,10 @@ struct PlanQuery {
   std::string algorithm;  // "": the one that the call would get
   int root = 0;
   int rank = -1;  // whose steps; -1: of all
+
+  // The JSON of a plan file (src/plan/plan_json.h): what is asked is about its plans. Operation,
+  // ranks, layout, algorithm and root are then the file's, and not looked at here.
+  std::string file = {};
 };
 
 // One JSON object:
@@ -38,7 +43,17 @@ struct PlanQuery {
 //
 // kInvalidArgument: a name that is not known (the message lists those that are), a layout that has
 // not as many ranks, an algorithm that the operation does not have on this layout, a root or rank
-// outside the group. kUnsupported: an op that the dtype does not have.
+// outside the group. kUnsupported: an op that the dtype does not have. Of a file also what
+// prove_plan() says.
 CIUIC_EXPORT Result<std::string> describe_plan(const PlanQuery& query);
+
+// The plans of all ranks as a plan file, for prove_plan() and Communicator::add_plan(). Fails as
+// describe_plan().
+CIUIC_EXPORT Result<std::string> export_plan(const PlanQuery& query);
+
+// Proves that the plans of a file, run together, are its operation, for every element count and
+// every order in which ranks may proceed (src/plan/prover.h). kInvalidArgument: a file that is not
+// well formed, or plans that are wrong; the message names rank, step and block.
+CIUIC_EXPORT Status prove_plan(const std::string& file);
 
 }  // namespace ciuic

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// describe.cc: the answer to a PlanQuery, as JSON.
+// describe.cc: the answer to a PlanQuery, as JSON, and the plans it is about as a file.
 
 #include <fmt/format.h>
 
@@ -12,6 +12,8 @@
 #include "base/printable.h"
 #include "ciuic/dtype.h"
 #include "ciuic/plan.h"
+#include "plan/plan_json.h"
+#include "plan/prover.h"
 #include "plan/registry.h"
 #include "plan/validate.h"
 #include "tuner/cost.h"
@@ -38,6 +40,8 @@ struct Question {
   tuner::Choice choice;
   bool chosen = true;
   tuner::TuningTable table;
+  std::string algorithm;
+  std::vector<plan::Plan> plans;  // by rank
 
   tuner::Load load() const { return {call.count, call.dtype, choice.chunk_bytes}; }
   int root() const { return plan::has_root(call.operation) ? call.root : 0; }
@@ -150,6 +154,51 @@ Status read_algorithm(const PlanQuery& query, Question* question) {
   return {};
 }
 
+// Of a file that is well formed.
+Status prove(const plan::PlanFile& file) {
+  return plan::prove({.operation = file.operation, .root = file.root}, file.plans);
+}
+
+// The plans of the query's file, which are proved: only such can be costed.
+Status read_file(const PlanQuery& query, Question* question) {
+  Result<plan::PlanFile> file = plan::plan_file_from_json(query.file);
+  if (!file.ok()) return file.status();
+  const int size = file->layout.size();
+  if (size > kMostRanks) {
+    return invalid(fmt::format("the plan file has {} ranks, more than {}", size, kMostRanks));
+  }
+  if (query.rank < -1 || query.rank >= size) {
+    return invalid(fmt::format("rank {} is outside the {} ranks", query.rank, size));
+  }
+  CIUIC_RETURN_IF_ERROR(prove(*file));
+  question->call.operation = file->operation;
+  question->call.root = file->root;
+  question->layout = std::move(file->layout);
+  CIUIC_RETURN_IF_ERROR(read_data(query, question));
+  question->chosen = false;
+  question->algorithm = file->plans[0].algorithm;
+  // As a communicator does it, for plans that the tuner knows nothing of.
+  question->choice.chunk_bytes = tuner::choose_chunk_bytes(question->call, Algorithm::kDirect,
+                                                           question->layout, question->table);
+  question->plans = std::move(file->plans);
+  return {};
+}
+
+Status read(const PlanQuery& query, Question* question) {
+  if (!query.file.empty()) return read_file(query, question);
+  CIUIC_RETURN_IF_ERROR(read_operation(query, question));
+  CIUIC_RETURN_IF_ERROR(read_layout(query, question));
+  CIUIC_RETURN_IF_ERROR(read_data(query, question));
+  CIUIC_RETURN_IF_ERROR(read_algorithm(query, question));
+  const Algorithm algorithm = question->choice.algorithm;
+  question->algorithm = name_of(algorithm);
+  for (int rank = 0; rank < question->layout.size(); ++rank) {
+    question->plans.push_back(
+        make(question->call.operation, algorithm, question->layout, rank, question->root()));
+  }
+  return {};
+}
+
 Json range_json(plan::BlockRange range, bool used) {
   if (!used) return nullptr;
   return {{"space", name_of(range.space)}, {"first", range.first}, {"count", range.count}};
@@ -207,20 +256,13 @@ Json totals_json(const std::vector<plan::Plan>& plans, const tuner::Load& load) 
 
 Result<std::string> describe_plan(const PlanQuery& query) {
   Question question;
-  CIUIC_RETURN_IF_ERROR(read_operation(query, &question));
-  CIUIC_RETURN_IF_ERROR(read_layout(query, &question));
-  CIUIC_RETURN_IF_ERROR(read_data(query, &question));
-  CIUIC_RETURN_IF_ERROR(read_algorithm(query, &question));
+  CIUIC_RETURN_IF_ERROR(read(query, &question));
   const tuner::Call& call = question.call;
   const tuner::Load load = question.load();
-  std::vector<plan::Plan> plans;
-  for (int rank = 0; rank < question.layout.size(); ++rank) {
-    plans.push_back(
-        make(call.operation, question.choice.algorithm, question.layout, rank, question.root()));
-  }
+  const std::vector<plan::Plan>& plans = question.plans;
   Json json = {
       {"operation", name_of(call.operation)},
-      {"algorithm", name_of(question.choice.algorithm)},
+      {"algorithm", question.algorithm},
       {"chosen", question.chosen},
       {"layout", question.layout.text()},
       {"hosts", question.layout.hosts()},
@@ -240,6 +282,20 @@ Result<std::string> describe_plan(const PlanQuery& query) {
   }
   json["totals"] = totals_json(plans, load);
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+Result<std::string> export_plan(const PlanQuery& query) {
+  Question question;
+  CIUIC_RETURN_IF_ERROR(read(query, &question));
+  return plan::to_json(plan::PlanFile{.operation = question.call.operation,
+                                      .layout = std::move(question.layout),
+                                      .root = question.root(),
+                                      .plans = std::move(question.plans)});
+}
+
+Status prove_plan(const std::string& file) {
+  const Result<plan::PlanFile> read = plan::plan_file_from_json(file);
+  return read.ok() ? prove(*read) : read.status();
 }
 
 }  // namespace ciuic
