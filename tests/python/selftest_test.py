@@ -13,7 +13,7 @@ import pytest
 from ciuic import CiuicContext, _native
 from ciuic.cli.app import app
 from ciuic.dtypes import CODE_OF_NAME
-from ciuic.selftest import cases, elements, memory, reference, summary
+from ciuic.selftest import cases, elements, machine, memory, reference, routes, summary
 from ciuic.selftest.cases import Case, matches
 from ciuic.selftest.machine import Finding, all_findings
 from ciuic.selftest.operations import Group
@@ -233,6 +233,25 @@ def test_a_wrong_result_is_seen(ctx: CiuicContext, monkeypatch: pytest.MonkeyPat
     text = Group(ctx, memory.Maker()).check(case)
     assert text.startswith("element 3 of 7 is ")
     assert text.endswith("; 1 differ")
+
+
+def test_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limits, advice in (((200, 9999), "`ulimit -n 9999`"), ((200, 200), "limits.conf")):
+        monkeypatch.setattr(machine.resource, "getrlimit", lambda _, limits=limits: limits)
+        finding = all_findings()["descriptors"]()
+        assert not finding.good
+        assert advice in finding.text
+
+
+def test_no_ipv6_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NoSocket:
+        def __init__(self, *_: object) -> None:
+            raise OSError(97, "Address family not supported by protocol")
+
+    monkeypatch.setattr(routes.socket, "socket", NoSocket)
+    reasons = {route.name: routes.why_not(route) for route in ROUTES}
+    assert "no IPv6 on this machine" in reasons.pop("tcp6")
+    assert not any(reasons.values())
 
 
 def test_findings_of_this_machine() -> None:

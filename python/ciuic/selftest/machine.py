@@ -114,9 +114,15 @@ def _memory() -> Finding:
 
 
 def _descriptors() -> Finding:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    good = soft == resource.RLIM_INFINITY or soft >= _LEAST_DESCRIPTORS
+    soft, hard = map(_count, resource.getrlimit(resource.RLIMIT_NOFILE))
+    good = soft >= _LEAST_DESCRIPTORS
     text = f"{soft} descriptors a process may have"
-    if not good:
+    if not good and hard >= _LEAST_DESCRIPTORS:
         text += f": few for many ranks; `ulimit -n {hard}` before the job allows more"
+    elif not good:
+        text += ": few for many ranks; the system's limit (limits.conf, docker --ulimit) is as low"
     return Finding("descriptors", good, text)
+
+
+def _count(limit: int) -> int:
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit

@@ -64,9 +64,9 @@ class _Run:
         from ciuic.selftest.memory import Maker
         from ciuic.selftest.operations import Group
 
-        maker = Maker()
-        self.report["arrays"] = maker.described
         context = CiuicContext(timeout_s=self._plan["timeout_s"])
+        maker = Maker()  # imports NumPy, which is in vain where there is no such transport
+        self.report["arrays"] = maker.described
         groups = {context.world_size: Group(context, maker)}
         wanted = {case.ranks for case in self._cases}
         if 2 in wanted:  # pairs; where there are two hosts, one rank of each

@@ -187,6 +187,10 @@ def ranks(
     job = Job(count)
     started: list[subprocess.Popen[bytes]] = []
     plain = {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
+    if not {"", os.getcwd()} & set(
+        sys.path
+    ):  # so a source tree here is not what we were taken from
+        plain["PYTHONSAFEPATH"] = "1"
     try:
         guardian.watch_mark(job.mark)
         for rank in range(count):
