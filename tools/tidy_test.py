@@ -36,6 +36,7 @@ def test_layers_refuse_sim_to_everybody_else():
     assert len(layers("src/communicator/communicator.cc", '"sim/world.h"')) == 1
     assert len(layers("tests/multiprocess/group_test.cc", '"sim/world.h"')) == 1
     assert layers("src/sim/world_test.cc", '"sim/world.h"') == []
+    assert layers("python/native/plan_py.cc", '"sim/world.h"') == []
 
 
 def test_layers_keep_transports_apart():

@@ -3,8 +3,10 @@
 // communicator_py.cc.
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,7 +41,12 @@ void bind_call(nb::module_& module) {
            nb::arg("output") = std::pair<uintptr_t, int64_t>(), nb::arg("dtype") = 0,
            nb::arg("op") = 0, nb::arg("root") = 0, nb::arg("peer") = 0, nb::arg("tag") = 0,
            nb::arg("uneven") = false, nb::arg("input_counts") = Counts(),
-           nb::arg("output_counts") = Counts());
+           nb::arg("output_counts") = Counts())
+      .def_prop_ro("operation", [](const Call& call) { return name_of(call.operation); })
+      .def_ro("root", &Call::root)
+      .def(
+          "use", [](Call& call, const std::string& algorithm) { call.algorithm = algorithm; },
+          nb::arg("algorithm"));
   nb::dict codes;
   for (int code = 0; code <= static_cast<int>(Operation::kRecv); ++code) {
     codes[name_of(static_cast<Operation>(code))] = code;

@@ -250,6 +250,14 @@ PyPersistent* persistent(PyCommunicator& self, const std::vector<Call>& calls, i
   return new PyPersistent(std::move(*made), self.shared(), std::move(keep));
 }
 
+void add_plan(PyCommunicator& self, const std::string& file) {
+  const Status status = [&] {
+    const nb::gil_scoped_release no_gil;  // the proof of a large plan takes a while
+    return self.get().add_plan(file);
+  }();
+  raise_unless_ok(status);
+}
+
 PyCommunicator* subgroup(PyCommunicator& self, const std::vector<int>& ranks, int64_t timeout_ms) {
   const auto join = std::make_shared<Join>();
   join->make = [communicator = self.shared(), ranks, timeout_ms] {
@@ -297,6 +305,7 @@ void bind_communicator(nb::module_& module) {
            nb::arg("wait_follows") = false)
       .def("persistent", &persistent, nb::arg("calls"), nb::arg("timeout_ms"),
            nb::arg("wait_follows"), nb::arg("keep"), nb::rv_policy::take_ownership)
+      .def("add_plan", &add_plan, nb::arg("file"))
       .def("subgroup", &subgroup, nb::arg("ranks"), nb::arg("timeout_ms"),
            nb::rv_policy::take_ownership)
       .def("split", &split, nb::arg("color"), nb::arg("key"), nb::arg("timeout_ms"),
