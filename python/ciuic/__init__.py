@@ -8,7 +8,7 @@ Start programs with ``ciuic run -n 2 program.py``, torchrun or mpiexec.
 """
 
 # The context first: its methods are the operations, whose modules know of it.
-from ciuic import _native, context, dtypes  # noqa: F401
+from ciuic import _native, context, dtypes, plan  # noqa: F401
 from ciuic.collectives import (
     all_reduce,
     all_reduce_async,
@@ -142,6 +142,7 @@ __all__ = [
     "gather_v_async",
     "local_device",
     "persistent",
+    "plan",
     "recv",
     "recv_async",
     "recv_object",
