@@ -18,7 +18,7 @@ from ciuic.buffers import Buffer
 from ciuic.dtypes import ReduceOp, check_reducible, op_code
 from ciuic.errors import UnsupportedError
 from ciuic.handles import Handle
-from ciuic.submission import NOWHERE, Call, arrays_of, check_rank, submit
+from ciuic.submission import NOWHERE, Call, arrays_of, by, check_rank, submit
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -27,9 +27,10 @@ _direct_place = buffers.direct_place
 _SUM = ReduceOp.SUM
 _CODE_OF_OP = {op: int(op) for op in ReduceOp if op.name.lower() in _native.op_codes}
 
+_ALL_REDUCE = _native.operation_codes["all_reduce"]
 _REDUCE = _native.operation_codes["reduce"]
 _REDUCE_SCATTER = _native.operation_codes["reduce_scatter"]
-_BARRIER_CALL = Call(_native.operation_codes["barrier"])
+_BARRIER = _native.operation_codes["barrier"]
 
 _BUCKETS_IN_FLIGHT = 4  # of a blocking call: bounds the copies that it holds
 
@@ -41,6 +42,7 @@ def all_reduce(
     wire: str | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Reduce ``x`` element by element over all ranks, in place; every rank gets the same bits.
 
@@ -59,6 +61,8 @@ def all_reduce(
         context: The group of ranks. ``None`` takes the process's default context.
         wire: Codec for what crosses the network. None of them is there yet: ``None``.
         timeout_s: Seconds from this call to the result. ``None`` takes the context's.
+        algorithm: By name, alike on all ranks: one of the library's (``ciuic plan``), or of
+            :mod:`ciuic.plan`'s. ``None``: the library's choice.
 
     Returns:
         ``x``.
@@ -76,14 +80,14 @@ def all_reduce(
     if context is None:
         context = contexts.default_context()
     direct = _direct_place.get(type(x))
-    if direct is not None and wire is None and timeout_s is None:
+    if direct is not None and wire is None and timeout_s is None and algorithm is None:
         place = direct(x)
         op_number = _CODE_OF_OP.get(op)
         if place is not None and op_number is not None:
             address, count, dtype = place
             context._native.all_reduce(address, address, count, dtype, op_number, -1, None)
             return x
-    return _all_reduce(x, op, context, wire, timeout_s, blocking=True).wait()
+    return _all_reduce(x, op, context, wire, timeout_s, algorithm, blocking=True).wait()
 
 
 def all_reduce_async(
@@ -93,6 +97,7 @@ def all_reduce_async(
     wire: str | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_reduce` does, and return at once.
 
@@ -105,14 +110,14 @@ def all_reduce_async(
     """
     context = contexts.of(context)
     direct = _direct_place.get(type(x))
-    if direct is not None and wire is None and timeout_s is None:
+    if direct is not None and wire is None and timeout_s is None and algorithm is None:
         place = direct(x)
         op_number = _CODE_OF_OP.get(op)
         if place is not None and op_number is not None:
             address, count, dtype = place
             work = context._native.all_reduce(address, address, count, dtype, op_number, -1, x)
             return Handle((work,), x)
-    return _all_reduce(x, op, context, wire, timeout_s, blocking=False)
+    return _all_reduce(x, op, context, wire, timeout_s, algorithm, blocking=False)
 
 
 def all_reduce_wait(handle: Handle) -> Any:
@@ -127,13 +132,14 @@ def reduce(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Reduce ``x`` over all ranks to rank ``dst``; ``x`` itself is left as it was.
 
     Args:
         x: ``[...]``, as for :func:`all_reduce`, but one array; may be read-only.
         dst: Rank that gets the result.
-        op, context, timeout_s: As for :func:`all_reduce`.
+        op, context, timeout_s, algorithm: As for :func:`all_reduce`.
 
     Returns:
         On ``dst`` a new array of ``x``'s shape and dtype, elsewhere ``None``.
@@ -143,7 +149,7 @@ def reduce(
 
     Cost: ``nbytes`` sent per rank at most. Source: ``Communicator::reduce``.
     """
-    return _reduce(x, dst, op, context, timeout_s, blocking=True).wait()
+    return _reduce(x, dst, op, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def reduce_async(
@@ -153,9 +159,10 @@ def reduce_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`reduce` does, and return at once; ``wait()`` gives its result."""
-    return _reduce(x, dst, op, context, timeout_s, blocking=False)
+    return _reduce(x, dst, op, context, timeout_s, algorithm, blocking=False)
 
 
 def reduce_scatter(
@@ -164,6 +171,7 @@ def reduce_scatter(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Reduce ``x`` over all ranks, and give each rank its part of the result.
 
@@ -172,7 +180,7 @@ def reduce_scatter(
             ``(r + 1) * k``; or an iterable of ``world_size`` arrays of one shape and dtype, of
             which it gets the ``r``-th. Shapes and dtype are alike on all ranks; may be read-only,
             is left as it was.
-        op, context, timeout_s: As for :func:`all_reduce`.
+        op, context, timeout_s, algorithm: As for :func:`all_reduce`.
 
     Returns:
         A new array, ``[k, ...]``, or of the shape of the arrays in the list.
@@ -184,7 +192,7 @@ def reduce_scatter(
     lie one after the other.
     Source: ``Communicator::reduce_scatter``.
     """
-    return _reduce_scatter(x, op, context, timeout_s, blocking=True).wait()
+    return _reduce_scatter(x, op, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def reduce_scatter_async(
@@ -193,9 +201,10 @@ def reduce_scatter_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`reduce_scatter` does, and return at once; ``wait()`` gives its result."""
-    return _reduce_scatter(x, op, context, timeout_s, blocking=False)
+    return _reduce_scatter(x, op, context, timeout_s, algorithm, blocking=False)
 
 
 def reduce_scatter_v(
@@ -205,6 +214,7 @@ def reduce_scatter_v(
     *,
     counts: Sequence[int] | None = None,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Reduce ``x`` over all ranks, and give each rank its part, which may differ in size.
 
@@ -213,7 +223,7 @@ def reduce_scatter_v(
             gets the ``r``-th; or one array ``[rows, ...]`` with ``counts``. The ``r``-th shape is
             the same on all ranks. May be read-only, is left as it was.
         counts: Rows for each rank, of one array; together all that it has. Zeros are fine.
-        op, context, timeout_s: As for :func:`all_reduce`.
+        op, context, timeout_s, algorithm: As for :func:`all_reduce`.
 
     Returns:
         A new array of the shape of this rank's part.
@@ -225,7 +235,7 @@ def reduce_scatter_v(
     first, unless its arrays lie one after the other.
     Source: ``Communicator::reduce_scatter_v``.
     """
-    return _reduce_scatter_v(x, op, context, counts, timeout_s, blocking=True).wait()
+    return _reduce_scatter_v(x, op, context, counts, timeout_s, algorithm, blocking=True).wait()
 
 
 def reduce_scatter_v_async(
@@ -235,24 +245,38 @@ def reduce_scatter_v_async(
     *,
     counts: Sequence[int] | None = None,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`reduce_scatter_v` does, and return at once; ``wait()`` gives its result."""
-    return _reduce_scatter_v(x, op, context, counts, timeout_s, blocking=False)
+    return _reduce_scatter_v(x, op, context, counts, timeout_s, algorithm, blocking=False)
 
 
-def barrier(context: CiuicContext | None = None, *, timeout_s: float | None = None) -> None:
+def barrier(
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
+) -> None:
     """Return when all ranks have called it.
 
     Cost: about as much as an all-reduce of 8 bytes. Source: ``Communicator::barrier``.
     """
     context = contexts.of(context)
-    context._native.submit((_BARRIER_CALL,), contexts.milliseconds(timeout_s), None)
+    call = by(Call(_BARRIER), context, algorithm)
+    context._native.submit((call,), contexts.milliseconds(timeout_s), None)
 
 
-def barrier_async(context: CiuicContext | None = None, *, timeout_s: float | None = None) -> Handle:
+def barrier_async(
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
+) -> Handle:
     """Start what :func:`barrier` does, and return at once."""
+    context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
-    return submit(contexts.of(context), _BARRIER_CALL, timeout_ms, (), None, blocking=False)
+    call = Call(_BARRIER)
+    return submit(context, call, timeout_ms, (), None, algorithm=algorithm, blocking=False)
 
 
 def _reduce(
@@ -261,6 +285,7 @@ def _reduce(
     op: ReduceOp,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -277,7 +302,15 @@ def _reduce(
         result = buffer.empty(buffer.kind.shape(buffer.array))
         target = (buffer.kind.address(result, True), count)
     call = Call(_REDUCE, (address, count), target, dtype, op_number, dst)
-    return submit(context, call, timeout_ms, (x, buffer, result), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer, result),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _reduce_scatter(
@@ -285,6 +318,7 @@ def _reduce_scatter(
     op: ReduceOp,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -295,7 +329,15 @@ def _reduce_scatter(
     check_reducible(given.dtype, op_number)
     result, target = given.new(given.shapes[context.rank])
     call = Call(_REDUCE_SCATTER, given.place, target, given.dtype, op_number)
-    return submit(context, call, timeout_ms, (given.keep, result), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (given.keep, result),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _reduce_scatter_v(
@@ -304,6 +346,7 @@ def _reduce_scatter_v(
     context: CiuicContext | None,
     counts: Sequence[int] | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -322,7 +365,15 @@ def _reduce_scatter_v(
         uneven=True,
         input_counts=given.counts(),
     )
-    return submit(context, call, timeout_ms, (given.keep, result), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (given.keep, result),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _all_reduce(
@@ -331,6 +382,7 @@ def _all_reduce(
     context: CiuicContext,
     wire: str | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -346,17 +398,41 @@ def _all_reduce(
             "their gradients. Nothing was sent."
         )
     if not buffers.is_array(x):
-        return _all_reduce_merged(x, op_number, context, timeout_ms, blocking)
+        return _all_reduce_merged(x, op_number, context, timeout_ms, algorithm, blocking)
     buffer = Buffer(x, writes=True)
     check_reducible(buffer.code, op_number)
-    address, count, dtype = buffer.place()
     keep = None if blocking else (x, buffer)
-    work = context._native.all_reduce(address, address, count, dtype, op_number, timeout_ms, keep)
+    work = _start(context, buffer.place(), op_number, timeout_ms, keep, algorithm)
     return Handle(() if blocking else (work,), x, buffer.finish)
 
 
+def _start(
+    context: CiuicContext,
+    place: buffers.Place,
+    op_number: int,
+    timeout_ms: int,
+    keep: Any,
+    algorithm: str | None,
+    wait_follows: bool = False,
+) -> Any:
+    """Starts an all-reduce in place, or makes it where ``keep`` is ``None``."""
+    address, count, dtype = place
+    if algorithm is None:
+        return context._native.all_reduce(
+            address, address, count, dtype, op_number, timeout_ms, keep, wait_follows
+        )
+    call = Call(_ALL_REDUCE, (address, count), (address, count), dtype, op_number)
+    call = by(call, context, algorithm)
+    return context._native.submit((call,), timeout_ms, keep, wait_follows)
+
+
 def _all_reduce_merged(
-    x: Any, op_number: int, context: CiuicContext, timeout_ms: int, blocking: bool
+    x: Any,
+    op_number: int,
+    context: CiuicContext,
+    timeout_ms: int,
+    algorithm: str | None,
+    blocking: bool,
 ) -> Handle:
     arrays = buckets.unique(arrays_of(x))
     after: list[Any] = []
@@ -375,18 +451,9 @@ def _all_reduce_merged(
     works: list[_native.Work] = []
     for group in merged.groups:
         bucket = buckets.Bucket(group)
-        address, count, dtype = bucket.place
+        keep = (arrays, bucket, merged)
         works.append(
-            context._native.all_reduce(
-                address,
-                address,
-                count,
-                dtype,
-                op_number,
-                timeout_ms,
-                (arrays, bucket, merged),
-                blocking,
-            )
+            _start(context, bucket.place, op_number, timeout_ms, keep, algorithm, blocking)
         )
         packed.append(bucket)
         if blocking and len(works) > _BUCKETS_IN_FLIGHT:

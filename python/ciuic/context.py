@@ -112,6 +112,7 @@ class CiuicContext(Operations):
         self.rank: int = self._native.rank
         self.world_size: int = self._native.size
         self._pid = os.getpid()
+        self._plans: dict[tuple[str, str, int], Any] = {}  # ciuic.plan's that it has
         _open_contexts.add(self)
         _close_in_time()
 

@@ -22,7 +22,11 @@ _GATHER = _native.operation_codes["gather"]
 
 
 def all_gather(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> list[Any]:
     """Gather ``x`` of every rank on every rank.
 
@@ -30,6 +34,7 @@ def all_gather(
         x: ``[...]``, one array, of the same shape and dtype on all ranks; may be read-only.
         context: The group of ranks. ``None`` takes the process's default context.
         timeout_s: Seconds from this call to the result. ``None`` takes the context's.
+        algorithm: As for :func:`ciuic.all_reduce`.
 
     Returns:
         A list of ``world_size`` new arrays of ``x``'s shape and dtype, in rank order. They share
@@ -43,15 +48,19 @@ def all_gather(
     Cost: ``(n - 1) * nbytes`` sent per rank at most. Strides cost a copy.
     Source: ``Communicator::all_gather``.
     """
-    result: list[Any] = _all_gather(x, context, timeout_s, blocking=True).wait()
+    result: list[Any] = _all_gather(x, context, timeout_s, algorithm, blocking=True).wait()
     return result
 
 
 def all_gather_async(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_gather` does, and return at once; ``wait()`` gives its result."""
-    return _all_gather(x, context, timeout_s, blocking=False)
+    return _all_gather(x, context, timeout_s, algorithm, blocking=False)
 
 
 def all_gather_v(
@@ -60,6 +69,7 @@ def all_gather_v(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> list[Any]:
     """Gather arrays that differ in their number of rows, of every rank on every rank.
 
@@ -68,7 +78,7 @@ def all_gather_v(
             dimensions and the dtype do not. May be read-only.
         counts: Every rank's ``rows``, alike on all ranks. ``None``, on all ranks: they tell each
             other first.
-        context, timeout_s: As for :func:`all_gather`.
+        context, timeout_s, algorithm: As for :func:`all_gather`.
 
     Returns:
         A list of ``world_size`` new arrays, the ``r``-th ``[counts[r], ...]``. They share one block
@@ -80,7 +90,9 @@ def all_gather_v(
     Cost: ``(n - 1) * nbytes`` sent per rank at most. Without ``counts`` a blocking all-gather of 8
     bytes first, also of the ``_async`` form. Source: ``Communicator::all_gather_v``.
     """
-    result: list[Any] = _all_gather_v(x, counts, context, timeout_s, blocking=True).wait()
+    result: list[Any] = _all_gather_v(
+        x, counts, context, timeout_s, algorithm, blocking=True
+    ).wait()
     return result
 
 
@@ -90,20 +102,26 @@ def all_gather_v_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_gather_v` does, and return at once; ``wait()`` gives its result."""
-    return _all_gather_v(x, counts, context, timeout_s, blocking=False)
+    return _all_gather_v(x, counts, context, timeout_s, algorithm, blocking=False)
 
 
 def gather(
-    x: Any, dst: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    dst: int = 0,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> list[Any] | None:
     """Gather ``x`` of every rank on rank ``dst``.
 
     Args:
         x: As for :func:`all_gather`.
         dst: Rank that gets the arrays.
-        context, timeout_s: As for :func:`all_gather`.
+        context, timeout_s, algorithm: As for :func:`all_gather`.
 
     Returns:
         On ``dst`` what :func:`all_gather` returns, elsewhere ``None``.
@@ -113,15 +131,20 @@ def gather(
 
     Cost: ``dst`` receives ``(n - 1) * nbytes``. Source: ``Communicator::gather``.
     """
-    result: list[Any] | None = _gather(x, dst, context, timeout_s, blocking=True).wait()
+    result: list[Any] | None = _gather(x, dst, context, timeout_s, algorithm, blocking=True).wait()
     return result
 
 
 def gather_async(
-    x: Any, dst: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    dst: int = 0,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`gather` does, and return at once; ``wait()`` gives its result."""
-    return _gather(x, dst, context, timeout_s, blocking=False)
+    return _gather(x, dst, context, timeout_s, algorithm, blocking=False)
 
 
 def gather_v(
@@ -131,6 +154,7 @@ def gather_v(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> list[Any] | None:
     """Gather arrays that differ in their number of rows, of every rank on rank ``dst``.
 
@@ -138,7 +162,7 @@ def gather_v(
         x: As for :func:`all_gather_v`.
         dst: Rank that gets the arrays.
         counts: Every rank's ``rows``, given on all ranks or on none: then they tell ``dst`` first.
-        context, timeout_s: As for :func:`all_gather`.
+        context, timeout_s, algorithm: As for :func:`all_gather`.
 
     Returns:
         On ``dst`` what :func:`all_gather_v` returns, elsewhere ``None``.
@@ -150,7 +174,9 @@ def gather_v(
     Cost: ``dst`` receives what the others have. Without ``counts`` a blocking gather of 8 bytes
     first, also of the ``_async`` form. Source: ``Communicator::gather_v``.
     """
-    result: list[Any] | None = _gather_v(x, dst, counts, context, timeout_s, blocking=True).wait()
+    result: list[Any] | None = _gather_v(
+        x, dst, counts, context, timeout_s, algorithm, blocking=True
+    ).wait()
     return result
 
 
@@ -161,13 +187,19 @@ def gather_v_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`gather_v` does, and return at once; ``wait()`` gives its result."""
-    return _gather_v(x, dst, counts, context, timeout_s, blocking=False)
+    return _gather_v(x, dst, counts, context, timeout_s, algorithm, blocking=False)
 
 
 def _all_gather(
-    x: Any, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+    x: Any,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    algorithm: str | None,
+    *,
+    blocking: bool,
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
@@ -178,11 +210,25 @@ def _all_gather(
     target = (buffer.kind.address(gathered, True), size * count)
     call = Call(_ALL_GATHER, (address, count), target, dtype)
     result = buffer.kind.rows(gathered)
-    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer, gathered),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _gather(
-    x: Any, dst: int, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+    x: Any,
+    dst: int,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    algorithm: str | None,
+    *,
+    blocking: bool,
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
@@ -197,7 +243,15 @@ def _gather(
         target = (buffer.kind.address(gathered, True), size * count)
         result = buffer.kind.rows(gathered)
     call = Call(_GATHER, (address, count), target, dtype, root=dst)
-    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer, gathered),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _rows(name: str, buffer: Buffer, counts: Any, context: CiuicContext) -> tuple[int, list[int]]:
@@ -218,6 +272,7 @@ def _all_gather_v(
     counts: Sequence[int] | None,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -239,7 +294,15 @@ def _all_gather_v(
         _ALL_GATHER, (address, count), target, dtype, uneven=True, output_counts=output_counts
     )
     result = submission.slices(gathered, every)
-    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer, gathered),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _gather_v(
@@ -248,6 +311,7 @@ def _gather_v(
     counts: Sequence[int] | None,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -280,4 +344,12 @@ def _gather_v(
         uneven=True,
         output_counts=output_counts,
     )
-    return submit(context, call, timeout_ms, (x, buffer, gathered), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer, gathered),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )

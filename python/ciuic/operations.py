@@ -27,9 +27,10 @@ class Operations:
         wire: str | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.all_reduce`."""
-        return collectives.all_reduce(x, op, self, wire, timeout_s=timeout_s)
+        return collectives.all_reduce(x, op, self, wire, timeout_s=timeout_s, algorithm=algorithm)
 
     def all_reduce_async(
         self: CiuicContext,
@@ -38,9 +39,12 @@ class Operations:
         wire: str | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.all_reduce_async`."""
-        return collectives.all_reduce_async(x, op, self, wire, timeout_s=timeout_s)
+        return collectives.all_reduce_async(
+            x, op, self, wire, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def reduce(
         self: CiuicContext,
@@ -49,9 +53,10 @@ class Operations:
         op: ReduceOp = ReduceOp.SUM,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.reduce`."""
-        return collectives.reduce(x, dst, op, self, timeout_s=timeout_s)
+        return collectives.reduce(x, dst, op, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def reduce_async(
         self: CiuicContext,
@@ -60,9 +65,10 @@ class Operations:
         op: ReduceOp = ReduceOp.SUM,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.reduce_async`."""
-        return collectives.reduce_async(x, dst, op, self, timeout_s=timeout_s)
+        return collectives.reduce_async(x, dst, op, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def reduce_scatter(
         self: CiuicContext,
@@ -70,9 +76,10 @@ class Operations:
         op: ReduceOp = ReduceOp.SUM,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.reduce_scatter`."""
-        return collectives.reduce_scatter(x, op, self, timeout_s=timeout_s)
+        return collectives.reduce_scatter(x, op, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def reduce_scatter_async(
         self: CiuicContext,
@@ -80,9 +87,12 @@ class Operations:
         op: ReduceOp = ReduceOp.SUM,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.reduce_scatter_async`."""
-        return collectives.reduce_scatter_async(x, op, self, timeout_s=timeout_s)
+        return collectives.reduce_scatter_async(
+            x, op, self, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def reduce_scatter_v(
         self: CiuicContext,
@@ -91,9 +101,12 @@ class Operations:
         *,
         counts: Sequence[int] | None = None,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.reduce_scatter_v`."""
-        return collectives.reduce_scatter_v(x, op, self, counts=counts, timeout_s=timeout_s)
+        return collectives.reduce_scatter_v(
+            x, op, self, counts=counts, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def reduce_scatter_v_async(
         self: CiuicContext,
@@ -102,29 +115,46 @@ class Operations:
         *,
         counts: Sequence[int] | None = None,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.reduce_scatter_v_async`."""
-        return collectives.reduce_scatter_v_async(x, op, self, counts=counts, timeout_s=timeout_s)
+        return collectives.reduce_scatter_v_async(
+            x, op, self, counts=counts, timeout_s=timeout_s, algorithm=algorithm
+        )
 
-    def barrier(self: CiuicContext, *, timeout_s: float | None = None) -> None:
+    def barrier(
+        self: CiuicContext, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> None:
         """See :func:`ciuic.barrier`."""
-        collectives.barrier(self, timeout_s=timeout_s)
+        collectives.barrier(self, timeout_s=timeout_s, algorithm=algorithm)
 
-    def barrier_async(self: CiuicContext, *, timeout_s: float | None = None) -> Handle:
+    def barrier_async(
+        self: CiuicContext, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> Handle:
         """See :func:`ciuic.barrier_async`."""
-        return collectives.barrier_async(self, timeout_s=timeout_s)
+        return collectives.barrier_async(self, timeout_s=timeout_s, algorithm=algorithm)
 
     def broadcast(
-        self: CiuicContext, x: Any, src: int = 0, *, timeout_s: float | None = None
+        self: CiuicContext,
+        x: Any,
+        src: int = 0,
+        *,
+        timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.broadcast`."""
-        return scattering.broadcast(x, src, self, timeout_s=timeout_s)
+        return scattering.broadcast(x, src, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def broadcast_async(
-        self: CiuicContext, x: Any, src: int = 0, *, timeout_s: float | None = None
+        self: CiuicContext,
+        x: Any,
+        src: int = 0,
+        *,
+        timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.broadcast_async`."""
-        return scattering.broadcast_async(x, src, self, timeout_s=timeout_s)
+        return scattering.broadcast_async(x, src, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def scatter(
         self: CiuicContext,
@@ -133,9 +163,10 @@ class Operations:
         src: int = 0,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.scatter`."""
-        return scattering.scatter(out, xs, src, self, timeout_s=timeout_s)
+        return scattering.scatter(out, xs, src, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def scatter_async(
         self: CiuicContext,
@@ -144,9 +175,12 @@ class Operations:
         src: int = 0,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.scatter_async`."""
-        return scattering.scatter_async(out, xs, src, self, timeout_s=timeout_s)
+        return scattering.scatter_async(
+            out, xs, src, self, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def scatter_v(
         self: CiuicContext,
@@ -155,9 +189,10 @@ class Operations:
         src: int = 0,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.scatter_v`."""
-        return scattering.scatter_v(out, xs, src, self, timeout_s=timeout_s)
+        return scattering.scatter_v(out, xs, src, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def scatter_v_async(
         self: CiuicContext,
@@ -166,17 +201,24 @@ class Operations:
         src: int = 0,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.scatter_v_async`."""
-        return scattering.scatter_v_async(out, xs, src, self, timeout_s=timeout_s)
+        return scattering.scatter_v_async(
+            out, xs, src, self, timeout_s=timeout_s, algorithm=algorithm
+        )
 
-    def all_to_all(self: CiuicContext, x: Any, *, timeout_s: float | None = None) -> Any:
+    def all_to_all(
+        self: CiuicContext, x: Any, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> Any:
         """See :func:`ciuic.all_to_all`."""
-        return scattering.all_to_all(x, self, timeout_s=timeout_s)
+        return scattering.all_to_all(x, self, timeout_s=timeout_s, algorithm=algorithm)
 
-    def all_to_all_async(self: CiuicContext, x: Any, *, timeout_s: float | None = None) -> Handle:
+    def all_to_all_async(
+        self: CiuicContext, x: Any, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> Handle:
         """See :func:`ciuic.all_to_all_async`."""
-        return scattering.all_to_all_async(x, self, timeout_s=timeout_s)
+        return scattering.all_to_all_async(x, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def all_to_all_v(
         self: CiuicContext,
@@ -185,10 +227,11 @@ class Operations:
         output_split_sizes: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Any:
         """See :func:`ciuic.all_to_all_v`."""
         return scattering.all_to_all_v(
-            x, input_split_sizes, output_split_sizes, self, timeout_s=timeout_s
+            x, input_split_sizes, output_split_sizes, self, timeout_s=timeout_s, algorithm=algorithm
         )
 
     def all_to_all_v_async(
@@ -198,19 +241,24 @@ class Operations:
         output_split_sizes: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.all_to_all_v_async`."""
         return scattering.all_to_all_v_async(
-            x, input_split_sizes, output_split_sizes, self, timeout_s=timeout_s
+            x, input_split_sizes, output_split_sizes, self, timeout_s=timeout_s, algorithm=algorithm
         )
 
-    def all_gather(self: CiuicContext, x: Any, *, timeout_s: float | None = None) -> list[Any]:
+    def all_gather(
+        self: CiuicContext, x: Any, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> list[Any]:
         """See :func:`ciuic.all_gather`."""
-        return gathering.all_gather(x, self, timeout_s=timeout_s)
+        return gathering.all_gather(x, self, timeout_s=timeout_s, algorithm=algorithm)
 
-    def all_gather_async(self: CiuicContext, x: Any, *, timeout_s: float | None = None) -> Handle:
+    def all_gather_async(
+        self: CiuicContext, x: Any, *, timeout_s: float | None = None, algorithm: str | None = None
+    ) -> Handle:
         """See :func:`ciuic.all_gather_async`."""
-        return gathering.all_gather_async(x, self, timeout_s=timeout_s)
+        return gathering.all_gather_async(x, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def all_gather_v(
         self: CiuicContext,
@@ -218,9 +266,10 @@ class Operations:
         counts: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> list[Any]:
         """See :func:`ciuic.all_gather_v`."""
-        return gathering.all_gather_v(x, counts, self, timeout_s=timeout_s)
+        return gathering.all_gather_v(x, counts, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def all_gather_v_async(
         self: CiuicContext,
@@ -228,21 +277,34 @@ class Operations:
         counts: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.all_gather_v_async`."""
-        return gathering.all_gather_v_async(x, counts, self, timeout_s=timeout_s)
+        return gathering.all_gather_v_async(
+            x, counts, self, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def gather(
-        self: CiuicContext, x: Any, dst: int = 0, *, timeout_s: float | None = None
+        self: CiuicContext,
+        x: Any,
+        dst: int = 0,
+        *,
+        timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> list[Any] | None:
         """See :func:`ciuic.gather`."""
-        return gathering.gather(x, dst, self, timeout_s=timeout_s)
+        return gathering.gather(x, dst, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def gather_async(
-        self: CiuicContext, x: Any, dst: int = 0, *, timeout_s: float | None = None
+        self: CiuicContext,
+        x: Any,
+        dst: int = 0,
+        *,
+        timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.gather_async`."""
-        return gathering.gather_async(x, dst, self, timeout_s=timeout_s)
+        return gathering.gather_async(x, dst, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def gather_v(
         self: CiuicContext,
@@ -251,9 +313,10 @@ class Operations:
         counts: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> list[Any] | None:
         """See :func:`ciuic.gather_v`."""
-        return gathering.gather_v(x, dst, counts, self, timeout_s=timeout_s)
+        return gathering.gather_v(x, dst, counts, self, timeout_s=timeout_s, algorithm=algorithm)
 
     def gather_v_async(
         self: CiuicContext,
@@ -262,9 +325,12 @@ class Operations:
         counts: Sequence[int] | None = None,
         *,
         timeout_s: float | None = None,
+        algorithm: str | None = None,
     ) -> Handle:
         """See :func:`ciuic.gather_v_async`."""
-        return gathering.gather_v_async(x, dst, counts, self, timeout_s=timeout_s)
+        return gathering.gather_v_async(
+            x, dst, counts, self, timeout_s=timeout_s, algorithm=algorithm
+        )
 
     def send(
         self: CiuicContext, x: Any, dst: int, tag: int = 0, *, timeout_s: float | None = None

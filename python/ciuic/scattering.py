@@ -12,7 +12,7 @@ from ciuic import _native, buckets, buffers, parts, submission
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.handles import Handle
-from ciuic.submission import NOWHERE, Budget, Call, check_counts, check_rank, refuse, submit
+from ciuic.submission import NOWHERE, Budget, Call, by, check_counts, check_rank, refuse, submit
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -23,7 +23,12 @@ _ALL_TO_ALL = _native.operation_codes["all_to_all"]
 
 
 def broadcast(
-    x: Any, src: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    src: int = 0,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Overwrite ``x`` with that of rank ``src``.
 
@@ -33,6 +38,7 @@ def broadcast(
         src: Rank whose values all get.
         context: The group of ranks. ``None`` takes the process's default context.
         timeout_s: Seconds from this call to the result. ``None`` takes the context's.
+        algorithm: As for :func:`ciuic.all_reduce`.
 
     Returns:
         ``x``.
@@ -45,14 +51,19 @@ def broadcast(
     Cost: ``nbytes`` sent per rank at most. Strides, and merging, cost a copy each way.
     Source: ``Communicator::broadcast``.
     """
-    return _broadcast(x, src, context, timeout_s, blocking=True).wait()
+    return _broadcast(x, src, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def broadcast_async(
-    x: Any, src: int = 0, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    src: int = 0,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`broadcast` does, and return at once."""
-    return _broadcast(x, src, context, timeout_s, blocking=False)
+    return _broadcast(x, src, context, timeout_s, algorithm, blocking=False)
 
 
 def scatter(
@@ -62,6 +73,7 @@ def scatter(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Give each rank one of the arrays that rank ``src`` has.
 
@@ -71,7 +83,7 @@ def scatter(
         xs: On ``src``, an iterable of ``world_size`` arrays of ``out``'s shape and dtype, or one
             array ``[world_size, *out.shape]``; may be read-only. Elsewhere not looked at.
         src: Rank that has them.
-        context, timeout_s: As for :func:`broadcast`.
+        context, timeout_s, algorithm: As for :func:`broadcast`.
 
     Returns:
         ``out``.
@@ -83,7 +95,7 @@ def scatter(
     one after the other.
     Source: ``Communicator::scatter``.
     """
-    return _scatter("scatter", out, xs, src, context, timeout_s, blocking=True).wait()
+    return _scatter("scatter", out, xs, src, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def scatter_async(
@@ -93,9 +105,10 @@ def scatter_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`scatter` does, and return at once."""
-    return _scatter("scatter", out, xs, src, context, timeout_s, blocking=False)
+    return _scatter("scatter", out, xs, src, context, timeout_s, algorithm, blocking=False)
 
 
 def scatter_v(
@@ -105,6 +118,7 @@ def scatter_v(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """What :func:`scatter` does, with arrays that differ in shape.
 
@@ -112,7 +126,7 @@ def scatter_v(
         out: ``[...]``, any strides, of the shape of this rank's array.
         xs: On ``src``, an iterable of ``world_size`` arrays of one dtype, the ``r``-th of the shape
             of rank ``r``'s ``out``. Elsewhere not looked at.
-        src, context, timeout_s: As for :func:`scatter`.
+        src, context, timeout_s, algorithm: As for :func:`scatter`.
 
     Returns:
         ``out``.
@@ -123,7 +137,7 @@ def scatter_v(
 
     Cost: ``src`` sends what the other ranks get. Source: ``Communicator::scatter_v``.
     """
-    return _scatter("scatter_v", out, xs, src, context, timeout_s, blocking=True).wait()
+    return _scatter("scatter_v", out, xs, src, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def scatter_v_async(
@@ -133,13 +147,18 @@ def scatter_v_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`scatter_v` does, and return at once."""
-    return _scatter("scatter_v", out, xs, src, context, timeout_s, blocking=False)
+    return _scatter("scatter_v", out, xs, src, context, timeout_s, algorithm, blocking=False)
 
 
 def all_to_all(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """Give each rank its part of ``x``, and get one from each.
 
@@ -147,7 +166,7 @@ def all_to_all(
         x: ``[world_size * k, ...]``, one array, of which the rows ``r * k`` to ``(r + 1) * k`` go
             to rank ``r``; or an iterable of ``world_size`` arrays of one shape and dtype, of which
             the ``r``-th goes there. Alike on all ranks in shape and dtype; may be read-only.
-        context, timeout_s: As for :func:`broadcast`.
+        context, timeout_s, algorithm: As for :func:`broadcast`.
 
     Returns:
         A new array of ``x``'s shape, whose rows ``r * k`` to ``(r + 1) * k`` came from rank ``r``;
@@ -160,14 +179,18 @@ def all_to_all(
     lie one after the other.
     Source: ``Communicator::all_to_all``.
     """
-    return _all_to_all(x, context, timeout_s, blocking=True).wait()
+    return _all_to_all(x, context, timeout_s, algorithm, blocking=True).wait()
 
 
 def all_to_all_async(
-    x: Any, context: CiuicContext | None = None, *, timeout_s: float | None = None
+    x: Any,
+    context: CiuicContext | None = None,
+    *,
+    timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_to_all` does, and return at once; ``wait()`` gives its result."""
-    return _all_to_all(x, context, timeout_s, blocking=False)
+    return _all_to_all(x, context, timeout_s, algorithm, blocking=False)
 
 
 def all_to_all_v(
@@ -177,6 +200,7 @@ def all_to_all_v(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Any:
     """What :func:`all_to_all` does, in parts that differ in their number of rows.
 
@@ -188,7 +212,7 @@ def all_to_all_v(
             Zeros are fine.
         output_split_sizes: How many rows come from each rank. ``None``, on all ranks: they tell
             each other first.
-        context, timeout_s: As for :func:`broadcast`.
+        context, timeout_s, algorithm: As for :func:`broadcast`.
 
     Returns:
         A new array ``[sum(output_split_sizes), ...]`` with the rows of rank 0 first; or a list of
@@ -203,7 +227,7 @@ def all_to_all_v(
     Source: ``Communicator::all_to_all_v``.
     """
     return _all_to_all_v(
-        x, input_split_sizes, output_split_sizes, context, timeout_s, blocking=True
+        x, input_split_sizes, output_split_sizes, context, timeout_s, algorithm, blocking=True
     ).wait()
 
 
@@ -214,10 +238,11 @@ def all_to_all_v_async(
     context: CiuicContext | None = None,
     *,
     timeout_s: float | None = None,
+    algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_to_all_v` does, and return at once; ``wait()`` gives its result."""
     return _all_to_all_v(
-        x, input_split_sizes, output_split_sizes, context, timeout_s, blocking=False
+        x, input_split_sizes, output_split_sizes, context, timeout_s, algorithm, blocking=False
     )
 
 
@@ -226,6 +251,7 @@ def _broadcast(
     src: int,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -233,16 +259,30 @@ def _broadcast(
     timeout_ms = contexts.milliseconds(timeout_s)
     src = check_rank("src", src, context)
     if not buffers.is_array(x):
-        return _broadcast_merged(x, src, context, timeout_ms, blocking)
+        return _broadcast_merged(x, src, context, timeout_ms, algorithm, blocking)
     buffer = Buffer(x, writes=True, moves=True)
     address, count, dtype = buffer.place()
     place = (address, count)
     call = Call(_BROADCAST, place, place, dtype, root=src)
-    return submit(context, call, timeout_ms, (x, buffer), x, buffer.finish, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (x, buffer),
+        x,
+        buffer.finish,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _broadcast_merged(
-    x: Any, src: int, context: CiuicContext, timeout_ms: int, blocking: bool
+    x: Any,
+    src: int,
+    context: CiuicContext,
+    timeout_ms: int,
+    algorithm: str | None,
+    blocking: bool,
 ) -> Handle:
     arrays = buckets.unique(submission.arrays_of(x))
     mixed = buffers.parameters_among(arrays) > 0
@@ -252,6 +292,7 @@ def _broadcast_merged(
     for bucket in packed:
         address, count, dtype = bucket.place
         call = Call(_BROADCAST, (address, count), (address, count), dtype, root=src)
+        call = by(call, context, algorithm)
         keep = (arrays, bucket, merged)
         works.append(context._native.submit((call,), timeout_ms, keep, blocking))
     return Handle(works, x, buckets.finisher(packed, merged))
@@ -264,6 +305,7 @@ def _scatter(
     src: int,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -290,7 +332,9 @@ def _scatter(
         input_counts=counts,
     )
     keep = (out, buffer, given and given.keep)
-    return submit(context, call, timeout_ms, keep, out, buffer.finish, blocking=blocking)
+    return submit(
+        context, call, timeout_ms, keep, out, buffer.finish, algorithm=algorithm, blocking=blocking
+    )
 
 
 def _scattered(name: str, buffer: Buffer, xs: Any, context: CiuicContext) -> parts.Parts:
@@ -316,7 +360,12 @@ def _scattered(name: str, buffer: Buffer, xs: Any, context: CiuicContext) -> par
 
 
 def _all_to_all(
-    x: Any, context: CiuicContext | None, timeout_s: float | None, *, blocking: bool
+    x: Any,
+    context: CiuicContext | None,
+    timeout_s: float | None,
+    algorithm: str | None,
+    *,
+    blocking: bool,
 ) -> Handle:
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
@@ -329,7 +378,15 @@ def _all_to_all(
         received, target = given.new((context.world_size * shape[0], *shape[1:]))
         result = received
     call = Call(_ALL_TO_ALL, given.place, target, given.dtype)
-    return submit(context, call, timeout_ms, (given.keep, received), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (given.keep, received),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )
 
 
 def _all_to_all_v(
@@ -338,6 +395,7 @@ def _all_to_all_v(
     output_split_sizes: Sequence[int] | None,
     context: CiuicContext | None,
     timeout_s: float | None,
+    algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
@@ -365,4 +423,12 @@ def _all_to_all_v(
         output_counts=[unit * count for count in rows],
     )
     result = submission.slices(received, rows) if given.is_list else received
-    return submit(context, call, timeout_ms, (given.keep, received), result, blocking=blocking)
+    return submit(
+        context,
+        call,
+        timeout_ms,
+        (given.keep, received),
+        result,
+        algorithm=algorithm,
+        blocking=blocking,
+    )

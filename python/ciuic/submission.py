@@ -14,6 +14,7 @@ from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.dtypes import CODE_OF_NAME
 from ciuic.handles import Handle
+from ciuic.plan import registry
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -35,13 +36,24 @@ def submit(
     result: Any,
     finish: Callable[[], None] | None = None,
     *,
+    algorithm: str | None = None,
     blocking: bool,
 ) -> Handle:
     """Makes the call. ``keep`` is what must live until it has ended; the result is ``result``."""
+    if algorithm is not None:
+        call = by(call, context, algorithm)
     if blocking:
         context._native.submit((call,), timeout_ms, None)
         return Handle((), result, finish)
     return Handle((context._native.submit((call,), timeout_ms, keep),), result, finish)
+
+
+def by(call: _native.Call, context: CiuicContext, algorithm: str | None) -> _native.Call:
+    """``call``, to be carried out by ``algorithm``. ``None``: the library's choice."""
+    if algorithm is not None:
+        registry.add_to(context, call.operation, algorithm, call.root)
+        call.use(algorithm)
+    return call
 
 
 class Budget:
