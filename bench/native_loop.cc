@@ -123,12 +123,15 @@ auto with_format(DataType dtype, Function function) {
 
 }  // namespace
 
-Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceOp op, int warm_up,
-                       std::span<int64_t> nanoseconds) {
+Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceOp op,
+                       const std::string& algorithm, int warm_up, std::span<int64_t> nanoseconds) {
   OperationOptions options;
   options.wait_follows = true;
+  Call named = Call::all_reduce(buffer, buffer, op);
+  named.algorithm = algorithm;
   const auto call = [&]() -> Status {
-    Result<Work> work = communicator.all_reduce(buffer, buffer, op, options);
+    Result<Work> work = algorithm.empty() ? communicator.all_reduce(buffer, buffer, op, options)
+                                          : communicator.submit(named, options);
     return work.ok() ? work->wait() : work.status();
   };
   for (int i = 0; i < warm_up; ++i) CIUIC_RETURN_IF_ERROR(call());

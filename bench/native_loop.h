@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "ciuic/buffer.h"
 #include "ciuic/communicator.h"
@@ -17,8 +18,9 @@ namespace ciuic::bench {
 
 // Calls all_reduce in place, `warm_up` times and then once for each of `nanoseconds`, which gets
 // the time from the end of the call before to the end of this one: the clock is read once a call.
-Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceOp op, int warm_up,
-                       std::span<int64_t> nanoseconds);
+// `algorithm`: by name; "": the library's choice.
+Status time_all_reduce(Communicator& communicator, MutableBuffer buffer, ReduceOp op,
+                       const std::string& algorithm, int warm_up, std::span<int64_t> nanoseconds);
 
 // What rank `rank` of `size` puts in.
 void fill_pattern(MutableBuffer buffer, ReduceOp op, int rank, int size);

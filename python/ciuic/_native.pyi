@@ -189,6 +189,15 @@ class Persistent:
 
 class BenchLoop:
     def all_reduce(
-        self, address: int, count: int, dtype: int, op: int, warm_up: int, iterations: int
+        self,
+        address: int,
+        count: int,
+        dtype: int,
+        op: int,
+        warm_up: int,
+        iterations: int,
+        algorithm: str = "",
     ) -> list[int]: ...
+    def add_plan(self, file: str) -> None: ...
+    def describe(self) -> str: ...
     def close(self) -> None: ...

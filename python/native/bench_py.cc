@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_py.cc: the native loop of `ciuic bench`, and the pattern by which it checks results.
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,16 +26,19 @@ class BenchLoop {
       : communicator_(std::move(communicator)) {}
 
   std::vector<int64_t> all_reduce(uintptr_t address, int64_t count, int dtype, int op, int warm_up,
-                                  int iterations) {
+                                  int iterations, const std::string& algorithm) {
     std::vector<int64_t> nanoseconds(static_cast<size_t>(iterations));
     const Status status = [&] {
       const nb::gil_scoped_release no_gil;
       return bench::time_all_reduce(*communicator_, buffer_at(address, count, dtype),
-                                    static_cast<ReduceOp>(op), warm_up, nanoseconds);
+                                    static_cast<ReduceOp>(op), algorithm, warm_up, nanoseconds);
     }();
     raise_unless_ok(status);
     return nanoseconds;
   }
+
+  void add_plan(const std::string& file) { raise_unless_ok(communicator_->add_plan(file)); }
+  std::string describe() const { return communicator_->describe(); }
 
   void close() {
     const Status status = [&] {
@@ -67,7 +72,10 @@ void bind_bench(nb::module_& module) {
   nb::class_<BenchLoop>(module, "BenchLoop", "The native loop of `ciuic bench`; see ciuic.bench.")
       .def("all_reduce", &BenchLoop::all_reduce, nb::arg("address"), nb::arg("count"),
            nb::arg("dtype"), nb::arg("op"), nb::arg("warm_up"), nb::arg("iterations"),
+           nb::arg("algorithm") = "",
            "Nanoseconds of each of `iterations` calls in place, after `warm_up` others.")
+      .def("add_plan", &BenchLoop::add_plan, nb::arg("file"))
+      .def("describe", &BenchLoop::describe)
       .def("close", &BenchLoop::close);
   module.def("create_bench_loop", &create_loop, nb::arg("rank"), nb::arg("size"),
              nb::arg("timeout_ms"), nb::rv_policy::take_ownership);

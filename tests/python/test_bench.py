@@ -16,6 +16,7 @@ import pytest
 
 pytest.importorskip("ciuic")
 
+from ciuic import plan
 from ciuic.bench import groups, measure
 from ciuic.bench.groups import BenchError, Group
 from ciuic.bench.options import Options, Series, parse_size, sweep
@@ -110,6 +111,15 @@ def test_sizes_become_whole_elements_each_once() -> None:
     ]
 
 
+def test_an_algorithm_by_name_is_one_more_implementation() -> None:
+    assert Options(algorithm="ring", implementations=("ciuic",)).series() == [
+        Series("ciuic", "native"),
+        Series("ciuic", "python"),
+        Series("ciuic by ring", "native"),
+        Series("ciuic by ring", "python"),
+    ]
+
+
 # ---- figures ----
 
 
@@ -166,6 +176,42 @@ def test_gloo_and_ciuic_are_measured_side_by_side(tmp_path: Path) -> None:
     assert figures["seed"] == 5
     assert {"cpu", "cores"} <= figures["machine"].keys()
     assert "median" in done.stdout and "100,000" in done.stdout
+
+
+def test_an_algorithm_of_ones_own_is_measured_beside_the_chosen_one(tmp_path: Path) -> None:
+    """From a module, and from a plan file; over Python and over C++."""
+    module = Path(__file__).resolve().parents[2] / "examples" / "own_plan.py"
+    file, figures = tmp_path / "plan.json", tmp_path / "figures.json"
+    plan.export("two_shot", 2, file)
+    file.write_text(file.read_text().replace("two_shot", "from_a_file"))
+    sources = (("everyone", "--module", module), ("from_a_file", "--plan", file))
+    for name, option, source in sources:
+        done = bench(
+            *("all_reduce", "-n", "2", "--sizes", "8,4K", "--impl", "ciuic", option, str(source)),
+            *("--json", str(figures), *SHORT),
+        )
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(figures.read_text())["rows"]
+        assert [(row["bytes"], row["impl"], row["through"]) for row in rows] == [
+            (size, impl, through)
+            for size in (8, 4096)
+            for impl in ("ciuic", f"ciuic by {name}")
+            for through in ("native", "python")
+        ]
+
+
+def test_an_algorithm_that_is_wrong_is_not_measured(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    plan.export("two_shot", 2, file)
+    file.write_text(
+        file.read_text().replace("two_shot", "mine").replace('"final": true', '"lane": 1')
+    )
+    done = bench("--plan", str(file), "--sizes", "8", *SHORT)
+    assert done.returncode == 2
+    assert "rank 0" in done.stderr
+    done = bench("--algorithm", "no_such_one", "--sizes", "8", *SHORT)
+    assert done.returncode == 2
+    assert "two_shot" in done.stderr
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "uint8", "int64"])

@@ -32,6 +32,11 @@ def bench(
     ] = "both",
     dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
     op: Annotated[str, typer.Option(help="sum, avg, min, max or product.")] = "sum",
+    algorithm: Annotated[
+        str, typer.Option(help="Measure this one as well; the library's, or one of your own.")
+    ] = "",
+    module: Annotated[str, typer.Option(help="A Python file that registers algorithms.")] = "",
+    plan: Annotated[str, typer.Option(help="A plan file; measures its algorithm.")] = "",
     rounds: Annotated[int, typer.Option(help="Measurements of each size.")] = 5,
     round_ms: Annotated[float, typer.Option(help="Milliseconds of one measurement.")] = 50.0,
     seed: Annotated[int | None, typer.Option(help="Of the order of rounds.")] = None,
@@ -43,6 +48,7 @@ def bench(
     import random
 
     try:
+        algorithm = _found(algorithm, module, plan, ranks)
         options = Options(
             operation=operation,
             ranks=ranks,
@@ -55,13 +61,34 @@ def bench(
             through=THROUGHS if through == "both" else tuple(through.split(",")),
             dtype=dtype,
             op=op,
+            algorithm=algorithm,
+            module=module,
+            plan=plan,
             rounds=rounds,
             round_ms=round_ms,
             seed=random.randrange(1 << 32) if seed is None else seed,
         )
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     raise SystemExit(run(options, json_file))
+
+
+def _found(algorithm: str, module: str, plan: str, ranks: int) -> str:
+    """The algorithm that is meant, proved; "" where none is."""
+    if not (algorithm or module or plan):
+        return ""
+    from ciuic.bench.implementations import load_algorithms
+    from ciuic.plan import prove, registered
+
+    algorithm = algorithm or load_algorithms("", plan) or ""
+    load_algorithms(module, "")
+    if not algorithm:
+        names = registered().get("all_reduce", [])
+        if len(names) != 1:
+            raise ValueError(f"--module {module}: {names}; say --algorithm NAME")
+        (algorithm,) = names
+    prove(algorithm, ranks, operation="all_reduce")
+    return algorithm
 
 
 def run(options: Options, json_file: str | None) -> int:

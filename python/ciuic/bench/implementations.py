@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import mmap
 from collections.abc import Callable
 from time import perf_counter_ns
 from typing import Any, Protocol
 
 from ciuic import _native
+from ciuic.bench.options import BY_NAME
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
 
 Call = Callable[[], object]
@@ -81,7 +83,12 @@ class _Memory:
 class Ciuic:
     """This library: from C++, and by ``ciuic.all_reduce``. Each has a group of its own."""
 
-    def __init__(self, rank: int, ranks: int, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, rank: int, ranks: int, settings: dict[str, Any], algorithm: str | None = None
+    ) -> None:
+        if algorithm is not None:
+            load_algorithms(settings["module"], settings["plan"])
+        self._algorithm = algorithm
         self._memory = _Memory(
             max(settings["counts"]), settings["dtype"], "python" in settings["through"]
         )
@@ -92,6 +99,7 @@ class Ciuic:
         timeout_s = settings["timeout_s"]
         if "native" in settings["through"]:
             self._native = _native.create_bench_loop(rank, ranks, round(timeout_s * 1000))
+            self._add_plan()
         if "python" in settings["through"]:
             from ciuic import CiuicContext
 
@@ -100,7 +108,13 @@ class Ciuic:
     def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
         if through == "native":
             durations: list[int] = self._native.all_reduce(
-                self._memory.address, count, self._dtype, int(self._op), warm_up, iterations
+                self._memory.address,
+                count,
+                self._dtype,
+                int(self._op),
+                warm_up,
+                iterations,
+                self._algorithm or "",
             )
             return durations
         if self._memory.array is None:
@@ -108,7 +122,19 @@ class Ciuic:
         from ciuic import all_reduce
 
         x, op, context = self._memory.array[:count], self._op, self._context
-        return timed(lambda: all_reduce(x, op, context), warm_up, iterations)
+        algorithm = self._algorithm
+        if algorithm is None:
+            return timed(lambda: all_reduce(x, op, context), warm_up, iterations)
+        return timed(lambda: all_reduce(x, op, context, algorithm=algorithm), warm_up, iterations)
+
+    def _add_plan(self) -> None:
+        """Gives the loop's group the plans of a registered algorithm."""
+        from ciuic.plan import Layout, registry
+
+        own = registry.find(self._algorithm, "all_reduce") if self._algorithm else None
+        if own is not None:
+            layout = Layout.parse(json.loads(self._native.describe())["layout"])
+            self._native.add_plan(own.file(layout, 0))
 
     def address(self) -> int:
         return self._memory.address
@@ -151,7 +177,24 @@ class Gloo:
         pass
 
 
-BY_NAME: dict[str, Callable[[int, int, dict[str, Any]], Implementation]] = {
+def load_algorithms(module: str, plan: str) -> str | None:
+    """Registers what a Python file and a plan file have; the name of the plan file's."""
+    from ciuic.plan import load
+    from ciuic.plan.modules import import_module
+
+    if module:
+        import_module(module)
+    return load(plan) if plan else None
+
+
+def join(impl: str, rank: int, ranks: int, settings: dict[str, Any]) -> Implementation:
+    """One of ``options.IMPLEMENTATIONS``, or this library by an algorithm of one's own choice."""
+    if impl.startswith(BY_NAME):
+        return Ciuic(rank, ranks, settings, impl[len(BY_NAME) :])
+    return _MAKERS[impl](rank, ranks, settings)
+
+
+_MAKERS: dict[str, Callable[[int, int, dict[str, Any]], Implementation]] = {
     "ciuic": Ciuic,
     "gloo": Gloo,
 }

@@ -66,6 +66,8 @@ def _groups(options: Options, report: Report) -> Iterator[dict[str, Group]]:
             "counts": options.counts(),
             "dtype": options.dtype,
             "op": options.op,
+            "module": options.module,
+            "plan": options.plan,
             "through": list(options.through),
             "timeout_s": options.timeout_s,
             "folder": folder,

@@ -11,6 +11,7 @@ from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp, check_reducible
 OPERATIONS = ("all_reduce",)
 IMPLEMENTATIONS = ("ciuic", "gloo")
 THROUGHS = ("native", "python")
+BY_NAME = "ciuic by "  # and an algorithm: this library, with that instead of its choice
 
 _SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -64,6 +65,9 @@ class Options:
         implementations: Of :data:`IMPLEMENTATIONS`.
         through: Of :data:`THROUGHS`: from a loop in C++, from a loop in Python.
         dtype, op: By name.
+        algorithm: One that is measured beside the library's choice.
+        module, plan: A Python file that registers it, or a plan file that has it; both are loaded
+            in each process of it.
         rounds: How often each (implementation, size) is measured.
         round_ms: How long one such measurement goes on, about.
         seed: Of the order of rounds.
@@ -80,6 +84,9 @@ class Options:
     through: tuple[str, ...] = THROUGHS
     dtype: str = "float32"
     op: str = "sum"
+    algorithm: str = ""
+    module: str = ""
+    plan: str = ""
     rounds: int = 5
     round_ms: float = 50.0
     seed: int = 0
@@ -115,11 +122,12 @@ class Options:
 
     def series(self) -> list[Series]:
         """What has a row for each size. Only ciuic has a loop in C++."""
+        named = (BY_NAME + self.algorithm,) if self.algorithm else ()
         return [
             Series(impl, through)
-            for impl in self.implementations
+            for impl in self.implementations + named
             for through in self.through
-            if through == "python" or impl == "ciuic"
+            if through == "python" or impl.startswith("ciuic")
         ]
 
 

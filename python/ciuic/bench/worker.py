@@ -27,7 +27,7 @@ def main(fd: int) -> None:
         rank, ranks = settings["rank"], settings["ranks"]
         _pin(rank, ranks)
         try:
-            implementation = implementations.BY_NAME[settings["impl"]](rank, ranks, settings)
+            implementation = implementations.join(settings["impl"], rank, ranks, settings)
         except Exception as error:
             _answer(stream, _failure(error))
             return
