@@ -55,6 +55,27 @@ def test_hello(ciuic_run) -> None:
     ]
 
 
+def test_own_plan(ciuic_run) -> None:
+    result = ciuic_run(3, str(EXAMPLES / "own_plan.py"))
+    assert result.returncode == 0, result.stderr
+    assert sorted(result.stdout.splitlines()) == [
+        f"[{rank}] rank {rank} of 3: [6.0, 12.0, 18.0]" for rank in range(3)
+    ]
+
+
+def test_own_plan_is_right_on_other_layouts() -> None:
+    command = [sys.executable, "-m", "ciuic", "plan", "--module", str(EXAMPLES / "own_plan.py")]
+    for layout in ("1", "3+2"):
+        result = subprocess.run(
+            [*command, "--layout", layout, "--prove", "--simulate", "3"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert result.returncode == 0, result.stderr
+        assert "proved: " in result.stdout
+
+
 def test_hello_by_itself_says_what_is_missing(environment) -> None:
     """No launcher: one clear error, which names ways to start it."""
     result = subprocess.run(
