@@ -80,13 +80,17 @@ void Hub::take(int rank, const Message& message, TimeNs now) {
   }
 }
 
-// A cause that concerns no collective operation. A message that is late since its peer is stopped
-// tells of the peer.
+// A cause that concerns no collective operation. A message may be late since its peer is stopped,
+// or since that one waits for another that is.
 void Hub::decide_message(const Message& cause, TimeNs now) {
-  const bool is_member = cause.about > 0 && cause.about < settings_.size();
-  if (!cause.is_late || !is_member || !is_silent(cause.about, now)) return decide(cause.status);
-  const Status why = about_silence(cause.about, now);
-  decide({why.code(), fmt::format("{}. {}", why.message(), cause.status.message())}, cause.about);
+  int silent = -1;
+  for (int rank = 1; cause.is_late && rank < settings_.size(); ++rank) {
+    if (members_[rank].gone || !is_silent(rank, now)) continue;
+    if (silent < 0 || rank == cause.about) silent = rank;
+  }
+  if (silent < 0) return decide(cause.status);
+  const Status why = about_silence(silent, now);
+  decide({why.code(), fmt::format("{}. {}", why.message(), cause.status.message())}, silent);
 }
 
 void Hub::line_lost(int rank, TimeNs now) {

@@ -200,7 +200,8 @@ void Node::look_at_hub(TimeNs now) {
   }
   if (hub_status_.ok()) return;
   // What can still finish without rank 0 has its time, from its call on.
-  const TimeNs waits_since = data_path_->progress_of_group().waits_since;
+  const engine::GroupProgress progress = data_path_->progress_of_group();
+  const TimeNs waits_since = std::min(progress.waits_since, progress.message_since);
   if (waits_since == kNever) {
     orphans_at_ = now + settings_.orphan_after / 4;  // nobody says when the next one is called
     return;

@@ -76,7 +76,8 @@ class FakeDataPath final : public engine::DataPath {
     return {.lowest = lowest,
             .next = static_cast<uint32_t>(calls.size()),
             .has_ended = !ended.ok(),
-            .waits_since = waits_since};
+            .waits_since = waits_since,
+            .message_since = message_since};
   }
   bool needs(uint32_t sequence, int rank) override {
     return sequence == lowest && needed.contains(rank);
@@ -100,6 +101,7 @@ class FakeDataPath final : public engine::DataPath {
   std::vector<engine::CallRecord> calls;
   uint32_t lowest = 0;
   TimeNs waits_since = kNever;
+  TimeNs message_since = kNever;
   std::set<int> needed;  // by the operation under way
 };
 
@@ -313,6 +315,8 @@ TEST_F(ControlPlane, TheHubsDeathEndsOperationsAfterAMoment) {
   run(10 * kMs);
   EXPECT_TRUE(paths_[1]->ended.ok()) << "it may still finish";
   paths_[2]->waits_since = kNever;  // this one has
+  paths_[1]->waits_since = kNever;  // as has this one, but it waits for a message
+  paths_[1]->message_since = now_;
   run(2000 * kMs);
   EXPECT_EQ(paths_[1]->ended.code(), StatusCode::kPeerLost);
   EXPECT_NE(paths_[1]->ended.message().find("rank 0 (host a) is gone"), std::string::npos);

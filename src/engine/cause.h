@@ -43,6 +43,7 @@ struct GroupProgress {
   uint32_t next = 0;    // number of the next call
   bool has_ended = false;
   TimeNs waits_since = kNever;  // the call of the oldest operation that has not ended; kNever: none
+  TimeNs message_since = kNever;  // the same of sends and receives
 };
 
 }  // namespace ciuic::engine

@@ -194,6 +194,7 @@ GroupProgress Engine::progress(const Group* group) const {
                          .waits_since = kNever};
   const Operation* oldest = group->find(group->lowest);
   if (oldest != nullptr) progress.waits_since = oldest->called_at;
+  progress.message_since = oldest_message(*group);
   return progress;
 }
 

@@ -213,6 +213,7 @@ void post(Group& group, Request request, WorkState* work, TimeNs now) {
     messages.posted.back()->request = std::move(request);
     messages.posted.back()->work = work;
     messages.posted.back()->call = call;
+    messages.posted.back()->called_at = now;
     if (group.status.ok()) match_posted(group);
     return;
   }
@@ -224,6 +225,7 @@ void post(Group& group, Request request, WorkState* work, TimeNs now) {
   send.request = std::move(request);
   send.work = work;
   send.call = call;
+  send.called_at = now;
   send.number = with.next_send++;
   if (peer != group.config.rank) return;
   send.is_shown = true;
@@ -251,6 +253,17 @@ void end_messages(Group& group) {
     }
   }
   CIUIC_ASSERT(count == 0);
+}
+
+TimeNs oldest_message(const Group& group) {
+  TimeNs oldest = kNever;
+  for (const auto& receive : group.messages.posted) oldest = std::min(oldest, receive->called_at);
+  for (const Exchange& with : group.messages.peers) {
+    for (const auto& receive : with.accepted) oldest = std::min(oldest, receive->called_at);
+    if (with.placing != nullptr) oldest = std::min(oldest, with.placing->called_at);
+    for (const auto& send : with.sends) oldest = std::min(oldest, send->called_at);
+  }
+  return oldest;
 }
 
 // Calls `look` with every request that has not ended, and whether it was matched, or shown.

@@ -29,6 +29,7 @@ inline constexpr size_t kMostOffers = 1 << 20;  // of one sender, unanswered
 struct Sending {
   Request request;
   WorkState* work = nullptr;
+  TimeNs called_at = 0;
   uint32_t call = 0;  // which of this rank's sends and receives
   uint32_t number = 0;
   bool is_shown = false;     // as a message or an offer
@@ -41,6 +42,7 @@ struct Sending {
 struct Receiving {
   Request request;
   WorkState* work = nullptr;
+  TimeNs called_at = 0;
   uint32_t call = 0;
   int peer = -1;  // whose message it has taken; -1: none yet
   uint32_t number = 0;
@@ -109,6 +111,9 @@ void match_posted(Group& group);
 void finish(Group& group, std::unique_ptr<Receiving> receive);
 bool accept_send(Group& group, int peer, uint32_t number);
 void copy_own(Group& group, uint32_t number, std::byte* target);
+
+// The call of the oldest that has not ended; kNever: none.
+TimeNs oldest_message(const Group& group);
 
 // Whether one that has not ended needs a peer that is gone.
 bool find_lost_message(const Group& group, Cause* cause);
