@@ -216,7 +216,7 @@ using Routine = void (*)(const Call&);
 template <class Format, ReduceOp... ops>
 HWY_INLINE Routine fold_of(ReduceOp op) {
   Routine routine = nullptr;
-  ((op == ops ? (routine = fold<Format, ops>, true) : false) || ...);
+  ((op == ops ? void(routine = fold<Format, ops>) : void()), ...);
   return routine;
 }
 

@@ -11,6 +11,8 @@
 // Above what follows, which it includes once more for each target.
 #include <hwy/highway.h>
 
+#include <utility>
+
 #include "base/assert.h"
 #include "kernels/average.h"
 #include "kernels/float8.h"
@@ -96,7 +98,7 @@ template <class Shape>
 struct Float8Codec {
   static constexpr int kParts = 4;
 
-  static Floats<4> load(const std::byte* p) {
+  static HWY_INLINE Floats<4> load(const std::byte* p) {
     const auto* bytes = reinterpret_cast<const int8_t*>(p);
     const size_t lanes = hn::Lanes(FloatTag());
     return {{widen(hn::LoadU(ByteTag(), bytes)), widen(hn::LoadU(ByteTag(), bytes + lanes)),
@@ -106,10 +108,11 @@ struct Float8Codec {
   static void store(const Floats<4>& v, std::byte* p) {
     auto* bytes = reinterpret_cast<uint8_t*>(p);
     const hn::Rebind<uint8_t, FloatTag> d;
-    for (const Float part : v.part) {
-      hn::StoreU(narrow(part), d, bytes);
-      bytes += hn::Lanes(FloatTag());
-    }
+    const size_t lanes = hn::Lanes(FloatTag());
+    hn::StoreU(narrow(v.part[0]), d, bytes);
+    hn::StoreU(narrow(v.part[1]), d, bytes + lanes);
+    hn::StoreU(narrow(v.part[2]), d, bytes + 2 * lanes);
+    hn::StoreU(narrow(v.part[3]), d, bytes + 3 * lanes);
   }
 
  private:
@@ -118,7 +121,7 @@ struct Float8Codec {
   using WordTag = hn::Rebind<int16_t, FloatTag>;
   using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
 
-  static Float widen(hn::Vec<ByteTag> codes) {
+  static HWY_INLINE Float widen(hn::Vec<ByteTag> codes) {
     const WordTag w;
     const FloatTag f;
     const auto words = hn::PromoteTo(w, codes);  // above the seven bits there are signs
@@ -133,7 +136,7 @@ struct Float8Codec {
   }
 
   // Next to 2^23 times its last bit that stays, a number is rounded to that bit, to even.
-  static auto narrow(Float v) {
+  static HWY_INLINE auto narrow(Float v) {
     const BitsTag d;
     const FloatTag f;
     constexpr uint32_t kLeastNormal = (127 - Shape::kBias + 1) << 23;  // as float32
@@ -147,7 +150,7 @@ struct Float8Codec {
   }
 
   // Of what is a number of this format, or too large.
-  static auto code_of(Float v) {
+  static HWY_INLINE auto code_of(Float v) {
     const hn::Rebind<uint8_t, FloatTag> byte;
     const WordTag w;
     if constexpr (!kIsE4M3) {  // too large is float16's infinity, too
@@ -177,28 +180,28 @@ struct Small {
   static constexpr bool kIsHot = kParts == 2;
 
   static size_t lanes() { return kParts * hn::Lanes(FloatTag()); }
-  static Vec load(const std::byte* p) { return Codec::load(p); }
+  static HWY_INLINE Vec load(const std::byte* p) { return Codec::load(p); }
   static void store(const Vec& v, std::byte* p) {
     Codec::store(each(v, v, [](Float a, Float) { return canonical(FloatTag(), a); }), p);
   }
 
-  static Vec sum(const Vec& x, const Vec& y) {
+  static HWY_INLINE Vec sum(const Vec& x, const Vec& y) {
     return each(x, y, [](Float a, Float b) { return hn::Add(a, b); });
   }
-  static Vec product(const Vec& x, const Vec& y) {
+  static HWY_INLINE Vec product(const Vec& x, const Vec& y) {
     return each(x, y, [](Float a, Float b) { return hn::Mul(a, b); });
   }
-  static Vec min(const Vec& x, const Vec& y) {
+  static HWY_INLINE Vec min(const Vec& x, const Vec& y) {
     return each(x, y, [](Float a, Float b) { return extreme<false>(a, b); });
   }
-  static Vec max(const Vec& x, const Vec& y) {
+  static HWY_INLINE Vec max(const Vec& x, const Vec& y) {
     return each(x, y, [](Float a, Float b) { return extreme<true>(a, b); });
   }
 
   struct Scale {
     explicit Scale(const Call& call)
         : raw_factor(average_factors_of_small(call.reduction.ranks).raw) {}
-    Vec read(const Vec& v, bool raw) const {
+    HWY_INLINE Vec read(const Vec& v, bool raw) const {
       const Float factor = hn::Set(FloatTag(), raw ? raw_factor : 1.0F);
       return each(v, v, [factor](Float a, Float) { return hn::Mul(a, factor); });
     }
@@ -209,9 +212,14 @@ struct Small {
  private:
   template <class Function>
   static HWY_INLINE Vec each(const Vec& x, const Vec& y, Function function) {
-    Vec result;
-    for (int i = 0; i < kParts; ++i) result.part[i] = function(x.part[i], y.part[i]);
-    return result;
+    return each(x, y, function, std::make_index_sequence<kParts>());
+  }
+
+  // Spelled out: vectors that a loop counts through would lie in memory.
+  template <class Function, size_t... i>
+  static HWY_INLINE Vec each(const Vec& x, const Vec& y, Function function,
+                             std::index_sequence<i...>) {
+    return {{function(x.part[i], y.part[i])...}};
   }
 };
 

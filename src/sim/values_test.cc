@@ -5,8 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <vector>
+
+#include "kernels/reduce.h"
 
 namespace ciuic::sim {
 namespace {
@@ -52,6 +55,52 @@ TEST(Values, SumsAreExactAndEveryByteCounts) {
   check(values, sums<uint8_t>(values, 7));
 }
 
+// Two ways to reckon, which share nothing: the reference of the kernels finds what is expected
+// here, in rank order and hop by hop.
+TEST(Values, AgreeWithTheKernelsOnEveryPair) {
+  constexpr int64_t kCount = 40;
+  const auto fold = [](const Values& values, bool by_hops) {
+    const size_t bytes = kCount * size_of(values.dtype);
+    const kernels::Reduction reduction{values.dtype, values.op, values.ranks};
+    std::vector<std::byte> all(bytes * static_cast<size_t>(values.ranks));
+    std::vector<kernels::Operand> operands;
+    for (int rank = 0; rank < values.ranks; ++rank) {
+      std::byte* own = all.data() + static_cast<size_t>(rank) * bytes;
+      values.fill(rank, kCount, own);
+      operands.push_back({own, true});
+    }
+    std::vector<std::byte> result(bytes);
+    if (!by_hops) {
+      kernels::reduce_scalar(reduction, operands, true, result.data(), kCount);
+      return result;
+    }
+    result.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(bytes));
+    for (int rank = 1; rank < values.ranks; ++rank) {
+      const kernels::Operand two[] = {{result.data(), rank == 1},
+                                      operands[static_cast<size_t>(rank)]};
+      kernels::reduce_scalar(reduction, two, rank + 1 == values.ranks, result.data(), kCount);
+    }
+    return result;
+  };
+  for (int dtype = 0; dtype < kDataTypes; ++dtype) {
+    for (int op = 0; op < kReduceOps; ++op) {
+      Values values{static_cast<DataType>(dtype), static_cast<ReduceOp>(op), 2, 77};
+      if (!is_reducible(values.dtype, values.op)) continue;
+      for (const int ranks : {2, 3, 7, 16, 61, 64, 200, 512, 1000}) {
+        values.ranks = ranks;
+        for (const bool by_hops : {false, true}) {
+          std::vector<std::byte> result = fold(values, by_hops);
+          EXPECT_EQ(values.check_reduced(result.data(), kCount), "")
+              << name_of(values.dtype) << " " << name_of(values.op) << " of " << ranks;
+          result.back() ^= std::byte{0x40};  // no rounding goes so far
+          EXPECT_NE(values.check_reduced(result.data(), kCount), "")
+              << name_of(values.dtype) << " " << name_of(values.op) << " of " << ranks;
+        }
+      }
+    }
+  }
+}
+
 TEST(Values, SmallFloatsAreEncodedExactly) {
   // One rank: the reduction is its contribution. 16-bit patterns of whole numbers, by hand.
   const auto bits = [](DataType dtype, int64_t number) -> uint16_t {
@@ -72,6 +121,13 @@ TEST(Values, SmallFloatsAreEncodedExactly) {
   EXPECT_EQ(bits(DataType::kBFloat16, 1), 0x3f80);
   EXPECT_EQ(bits(DataType::kBFloat16, -2), 0xc000);
   EXPECT_EQ(bits(DataType::kBFloat16, 200), 0x4348);
+  EXPECT_EQ(bits(DataType::kFloat8E4M3FN, 0), 0x00);
+  EXPECT_EQ(bits(DataType::kFloat8E4M3FN, 1), 0x38);
+  EXPECT_EQ(bits(DataType::kFloat8E4M3FN, -2), 0xc0);
+  EXPECT_EQ(bits(DataType::kFloat8E4M3FN, 7), 0x4e);
+  EXPECT_EQ(bits(DataType::kFloat8E5M2, 1), 0x3c);
+  EXPECT_EQ(bits(DataType::kFloat8E5M2, -2), 0xc0);
+  EXPECT_EQ(bits(DataType::kFloat8E5M2, 7), 0x47);
 }
 
 TEST(Values, RanksAndPlacesDiffer) {

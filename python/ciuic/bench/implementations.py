@@ -168,7 +168,12 @@ class Gloo:
 
     def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
         tensors, options, group = [self._tensor[:count]], self._options, self._group
-        return timed(lambda: group.allreduce(tensors, options).wait(), warm_up, iterations)
+        try:
+            return timed(lambda: group.allreduce(tensors, options).wait(), warm_up, iterations)
+        except RuntimeError as error:
+            if "scalar type" in str(error) or "ReduceOp" in str(error):
+                raise RefusedError(f"gloo: {str(error).splitlines()[0]}") from None
+            raise
 
     def address(self) -> int:
         return int(self._tensor.data_ptr())
