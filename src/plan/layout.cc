@@ -94,6 +94,12 @@ int Layout::smallest_host() const {
   return static_cast<int>(smallest);
 }
 
+int Layout::largest_host() const {
+  size_t largest = 0;
+  for (const std::vector<int>& ranks : ranks_on_) largest = std::max(largest, ranks.size());
+  return static_cast<int>(largest);
+}
+
 std::string Layout::text() const {
   const bool consecutive = std::is_sorted(host_of_.begin(), host_of_.end());
   if (!consecutive) return fmt::format("{}", fmt::join(host_of_, ","));

@@ -28,7 +28,8 @@ class Layout {
   const std::vector<int>& ranks_on(int host) const { return ranks_on_[host]; }  // ascending
   bool same_host(int a, int b) const { return host_of_[a] == host_of_[b]; }
   int smallest_host() const;  // ranks on the host with the fewest
-  std::string text() const;   // as parse() reads it, where hosts hold consecutive ranks
+  int largest_host() const;
+  std::string text() const;  // as parse() reads it, where hosts hold consecutive ranks
 
   bool operator==(const Layout& other) const { return host_of_ == other.host_of_; }
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "plan/plan_cases.h"
@@ -27,6 +28,40 @@ TEST_P(ProverTest, EveryPlanIsProved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ProverTest, testing::Range(1, 18));
+
+// What the registry says of algorithms, the plans of all ranks bear out.
+TEST(RegistryTest, ScratchAndPartsAreAsSaid) {
+  int in_parts = 0;
+  for (const int size : {1, 2, 3, 5, 8, 13}) {
+    for (const PlanCase& plan_case : cases_of(size)) {
+      const int64_t most =
+          scratch_blocks(plan_case.operation, plan_case.algorithm, plan_case.layout);
+      const bool parts = works_in_parts(plan_case.operation, plan_case.algorithm);
+      in_parts += parts ? 1 : 0;
+      for (const Plan& plan : plan_case.plans()) {
+        int first = 0, end = 0;
+        for (const Step& step : plan.steps) {
+          for (const BlockRange& range : {step.source, step.target}) {
+            const Partition& partition = plan.partitions[static_cast<int>(range.space)];
+            if (range.count == 0) continue;
+            if (range.space != Space::kScratch) {
+              EXPECT_TRUE(!parts || partition.unit == Partition::Unit::kSplit || range.count == 1)
+                  << plan_case.text();
+              continue;
+            }
+            first = end == 0 ? range.first : std::min(first, range.first);
+            end = std::max(end, range.first + range.count);
+          }
+        }
+        constexpr int kCount = 10'000;
+        if (plan_case.operation == Operation::kBarrier) continue;
+        EXPECT_LE(plan.elements(scratches(first, end - first), kCount).size, most * kCount)
+            << plan_case.text();
+      }
+    }
+  }
+  EXPECT_GT(in_parts, 0);
+}
 
 TEST(RoundingTest, HostsAreFoldedOnce) {
   for (int size = 2; size <= 9; ++size) {

@@ -226,6 +226,46 @@ bool takes_uneven(Operation operation, Algorithm algorithm) {
   return entry != nullptr && entry->uneven == Uneven::kYes;
 }
 
+int64_t scratch_blocks(Operation operation, Algorithm algorithm, const Layout& layout) {
+  const int64_t size = layout.size();
+  if (algorithm == Algorithm::kDirect) return 0;
+  switch (operation) {
+    case Operation::kAllReduce:
+      return algorithm == Algorithm::kRing || algorithm == Algorithm::kTwoShot ||
+                     algorithm == Algorithm::kTwoLevelRing ||
+                     algorithm == Algorithm::kRecursiveHalving
+                 ? 0
+                 : 1;
+    case Operation::kReduce: return 1;
+    case Operation::kAllGather: return algorithm == Algorithm::kBruck ? size : 0;
+    case Operation::kReduceScatter:
+    case Operation::kGather:
+    case Operation::kScatter: return size;
+    case Operation::kAllToAll: {
+      if (algorithm == Algorithm::kBruck) return size * (std::bit_width<uint64_t>(size) + 1);
+      const int64_t most = layout.largest_host();
+      return 2 * most * (layout.hosts() + most);
+    }
+    default: return 0;
+  }
+}
+
+bool works_in_parts(Operation operation, Algorithm algorithm) {
+  switch (operation) {
+    case Operation::kAllReduce:
+    case Operation::kReduce:
+    case Operation::kBroadcast: return true;
+    case Operation::kAllGather:
+    case Operation::kReduceScatter:
+      return algorithm == Algorithm::kDirect || algorithm == Algorithm::kRing ||
+             algorithm == Algorithm::kTwoLevel;
+    case Operation::kAllToAll:
+    case Operation::kGather:
+    case Operation::kScatter: return algorithm == Algorithm::kDirect;
+    default: return false;
+  }
+}
+
 bool fits(Operation operation, Algorithm algorithm, const Layout& layout) {
   if (find(operation, algorithm) == nullptr) return false;
   switch (algorithm) {

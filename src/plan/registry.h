@@ -79,6 +79,13 @@ std::vector<Algorithm> algorithms_for(Operation operation);
 // gather and scatter a rank knows those that it gives or gets.
 bool takes_uneven(Operation operation, Algorithm algorithm);
 
+// Scratch of any rank's plan, in blocks of `count` elements: at least what it needs.
+int64_t scratch_blocks(Operation operation, Algorithm algorithm, const Layout& layout);
+
+// Whether an operation may be done as several, each of which takes as many elements of every block:
+// no step then takes several blocks of kEach of the input or output together.
+bool works_in_parts(Operation operation, Algorithm algorithm);
+
 // Whether the algorithm is one for the operation and makes sense on the layout: two levels need
 // more than one host, and one with more than one rank.
 bool fits(Operation operation, Algorithm algorithm, const Layout& layout);
