@@ -32,6 +32,7 @@ class Chooser {
 
   int rank() const { return rank_; }
   int size() const { return layout_.size(); }
+  const plan::Layout& layout() const { return layout_; }
 
   Chosen choose(const tuner::Call& call);
 

@@ -34,14 +34,18 @@ static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range)
   const auto elements = [&request](const plan::BlockRange& of) {
     return request.plan->elements(of, request.count, request.counts.get());
   };
-  const plan::Elements found = elements(range);
+  plan::Elements found = elements(range);
   if (found.size == 0) return {};
-  const int64_t begin = found.begin * element;
   const auto size = static_cast<size_t>(found.size * element);
   if (range.space == plan::Space::kScratch) {
-    return {operation.scratch + (begin - elements(operation.program->scratch).begin * element),
-            size};
+    found.begin -= elements(operation.program->scratch).begin;
+    return {operation.scratch + found.begin * element, size};
   }
+  const plan::Partition& partition = request.plan->partitions[static_cast<int>(range.space)];
+  if (request.stride > 0 && partition.unit == plan::Partition::Unit::kEach) {
+    found.begin = range.first * request.stride;
+  }
+  const int64_t begin = found.begin * element;
   std::byte* base = nullptr;
   if (range.space == plan::Space::kOutput) base = request.output;
   // Only ever read: no plan writes to the input, which the prover holds.

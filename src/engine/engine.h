@@ -78,9 +78,10 @@ struct Request {
   std::shared_ptr<const plan::Plan> plan;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  int64_t count = 0;        // elements, the unit of the plan's partitions
+  int64_t count = 0;                           // elements, the unit of the plan's partitions
   std::shared_ptr<const plan::Counts> counts;  // uneven forms; null: every block has `count`
-  int64_t whole_count = 0;  // of the call that this is a part of; 0: `count`
+  int64_t whole_count = 0;                     // of the call that this is a part of; 0: `count`
+  int64_t stride = 0;  // of a part: elements from block to block of kEach; 0: one after another
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   bool reduces = false;            // `op` means something

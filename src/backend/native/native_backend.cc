@@ -6,11 +6,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "collective/parts.h"
 #include "collective/prepare.h"
 
 namespace ciuic::backend {
 
-// A part is not cut smaller than this, for speed.
+// Scratch of an operation is not held to less than this, for speed.
 static constexpr size_t kLeastPartBytes = 64 * 1024;
 
 static Status closed() {
@@ -30,40 +31,12 @@ Capabilities NativeBackend::capabilities() const {
   return {.name = "native", .cuda = false, .can_abort = true};
 }
 
-// Elements of one part of the operation. A reduction to one rank needs scratch on others, as long
-// as what they add up; it is done part by part, so that all that are under way fit into
-// buffer_size. Alike on all ranks, since what it looks at is.
-static int64_t part_count(const Call& call, size_t buffer_size) {
-  const size_t bytes = std::max<size_t>(buffer_size / engine::kMaxActive, kLeastPartBytes);
-  return std::max<int64_t>(1, static_cast<int64_t>(bytes / size_of(call.input.dtype)));
-}
-
-// One request, or one for each part.
+// One request, or one for each part: all that are under way fit into buffer_size.
 Status NativeBackend::add_requests(const Call& call, std::vector<engine::Request>* requests) {
   Result<engine::Request> whole = collective::prepare(chooser_, call);
   if (!whole.ok()) return whole.status();
-  const int64_t count = call.input.count;
-  if (call.operation != Operation::kReduce || count <= part_count(call, buffer_size_)) {
-    requests->push_back(std::move(*whole));
-    return {};
-  }
-  const int64_t part = part_count(call, buffer_size_);
-  const bool has_output = chooser_.rank() == call.root;
-  for (int64_t begin = 0; begin < count; begin += part) {
-    Call of_part = call;
-    const size_t offset = static_cast<size_t>(begin) * size_of(call.input.dtype);
-    of_part.input.count = std::min(part, count - begin);
-    of_part.input.data = static_cast<const std::byte*>(call.input.data) + offset;
-    if (has_output) {
-      of_part.output.count = of_part.input.count;
-      of_part.output.data = static_cast<std::byte*>(call.output.data) + offset;
-    }
-    Result<engine::Request> request = collective::prepare(chooser_, of_part);
-    if (!request.ok()) return request.status();
-    request->whole_count = count;
-    request->fingerprint = whole->fingerprint;  // a part is no call of its own
-    requests->push_back(std::move(*request));
-  }
+  const size_t scratch_bytes = std::max(buffer_size_ / engine::kMaxActive, kLeastPartBytes);
+  collective::add_in_parts(std::move(*whole), chooser_.layout(), scratch_bytes, requests);
   return {};
 }
 
