@@ -27,7 +27,7 @@ class Estimate {
       : table_(table),
         ranks_(layout.size()),
         hosts_(layout.hosts()),
-        most_(largest_host(layout)),
+        most_(layout.largest_host()),
         fewest_(layout.smallest_host()),
         flat_(hosts_ == ranks_),
         bytes_(
@@ -49,14 +49,6 @@ class Estimate {
   }
 
  private:
-  static int64_t largest_host(const Layout& layout) {
-    size_t most = 0;
-    for (int host = 0; host < layout.hosts(); ++host) {
-      most = std::max(most, layout.ranks_on(host).size());
-    }
-    return static_cast<int64_t>(most);
-  }
-
   int64_t wire(int64_t bytes) const { return bytes * 1000 / table_.tcp_mb_per_s; }
   int64_t copied(int64_t bytes) const { return bytes * 1000 / table_.copy_mb_per_s; }
   int64_t shown(int64_t bytes) const { return bytes * 1000 / table_.shm_mb_per_s; }
@@ -239,7 +231,8 @@ class Estimate {
 
 }  // namespace
 
-std::vector<Algorithm> candidates(Operation operation, const Layout& layout) {
+// Those that there are formulas for.
+static std::vector<Algorithm> known(Operation operation, const Layout& layout) {
   using enum Algorithm;
   const bool flat = layout.hosts() == layout.size();
   std::vector<Algorithm> list;
@@ -269,7 +262,20 @@ std::vector<Algorithm> candidates(Operation operation, const Layout& layout) {
     case Operation::kScatter: list = {kDirect, flat ? kBinomial : kTwoLevel}; break;
     default: break;
   }
-  std::erase_if(list, [&](Algorithm algorithm) { return !fits(operation, algorithm, layout); });
+  return list;
+}
+
+std::vector<Algorithm> candidates(const Call& call, const Layout& layout,
+                                  const TuningTable& table) {
+  const int64_t bytes = call.count * static_cast<int64_t>(size_of(call.dtype));
+  std::vector<Algorithm> list = known(call.operation, layout);
+  std::erase_if(list, [&](Algorithm algorithm) {
+    if (!fits(call.operation, algorithm, layout)) return true;
+    if (call.uneven && !plan::takes_uneven(call.operation, algorithm)) return true;
+    const int64_t blocks = plan::scratch_blocks(call.operation, algorithm, layout);
+    const bool is_much = blocks > 0 && bytes > table.scratch_bytes / blocks;
+    return is_much && (call.uneven || !plan::works_in_parts(call.operation, algorithm));
+  });
   return list;
 }
 

@@ -15,9 +15,10 @@
 
 namespace ciuic::tuner {
 
-// The algorithms that estimated_ns() has formulas for, on layouts of more than one host, the one
-// that is best without bytes first. Reductions have only those that fold each host at once.
-std::vector<plan::Algorithm> candidates(plan::Operation operation, const plan::Layout& layout);
+// The algorithms that a call may get on a layout of more than one host. They take its counts, and
+// need not much scratch, or work in parts. Of reductions, they fold each host at once.
+std::vector<plan::Algorithm> candidates(const Call& call, const plan::Layout& layout,
+                                        const TuningTable& table);
 
 // Nanoseconds until the last rank is done. `algorithm` is one of the candidates.
 int64_t estimated_ns(const Call& call, plan::Algorithm algorithm, const plan::Layout& layout,

@@ -41,23 +41,11 @@ static Algorithm choose_on_one_host(const Call& call, int size, const TuningTabl
   }
 }
 
-// Whether uneven counts, too, can go by the algorithm. They cannot be done part by part, so that
-// scratch must not grow with them.
-static bool takes(const Call& call, Algorithm algorithm, int64_t bytes, const TuningTable& table) {
-  if (!call.uneven) return true;
-  if (!plan::takes_uneven(call.operation, algorithm)) return false;
-  const bool has_scratch =
-      call.operation == Operation::kReduceScatter && algorithm != Algorithm::kDirect;
-  return !has_scratch || bytes <= table.uneven_scratch_bytes;
-}
-
 static Algorithm choose_by_estimate(const Call& call, const Layout& layout,
                                     const TuningTable& table) {
-  const int64_t all_bytes = bytes_of(call) * layout.size();
   Algorithm best = Algorithm::kDirect;
   int64_t best_ns = std::numeric_limits<int64_t>::max();
-  for (const Algorithm algorithm : candidates(call.operation, layout)) {
-    if (!takes(call, algorithm, all_bytes, table)) continue;
+  for (const Algorithm algorithm : candidates(call, layout, table)) {
     const int64_t ns = estimated_ns(call, algorithm, layout, table);
     if (ns < best_ns) best = algorithm;
     best_ns = std::min(best_ns, ns);

@@ -98,7 +98,7 @@ TEST_P(ChoiceTest, IsNearlyTheBestByTheModel) {
       double chosen_us = 0;
       double best_us = 1e18;
       Algorithm best{};
-      for (const Algorithm algorithm : candidates(operation, layout)) {
+      for (const Algorithm algorithm : candidates(call, layout, table)) {
         std::vector<plan::Plan> plans;
         for (int rank = 0; rank < layout.size(); ++rank) {
           plans.push_back(make(operation, algorithm, layout, rank, 0));

@@ -31,7 +31,7 @@ constexpr int64_t kMostRate = 1'000'000'000;
 constexpr Field kFields[] = {
     {"one_shot_read_bytes", &TuningTable::one_shot_read_bytes, 0, kMostBytes},
     {"direct_reduce_bytes", &TuningTable::direct_reduce_bytes, 0, kMostBytes},
-    {"uneven_scratch_bytes", &TuningTable::uneven_scratch_bytes, 0, kMostBytes},
+    {"scratch_bytes", &TuningTable::scratch_bytes, 0, kMostBytes},
     {"shm_chunk_bytes", &TuningTable::shm_chunk_bytes, 4096, kMostChunk},
     {"tcp_chunk_bytes", &TuningTable::tcp_chunk_bytes, 4096, kMostChunk},
     {"step_ns", &TuningTable::step_ns, 0, kMostNs},

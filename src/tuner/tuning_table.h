@@ -21,9 +21,8 @@ struct TuningTable {
   // Reduce on one host: up to here the root adds up all; above, everyone a part.
   int64_t direct_reduce_bytes = 64 * 1024;
 
-  // Uneven reduce-scatter across hosts: up to here in bytes of the input, by algorithms that need
-  // as much scratch; above, directly.
-  int64_t uneven_scratch_bytes = 256 * 1024;
+  // Across hosts: what an algorithm may need of scratch if it cannot work in parts.
+  int64_t scratch_bytes = 512 * 1024;
 
   int64_t shm_chunk_bytes = 64 * 1024;   // where any host has two ranks or more
   int64_t tcp_chunk_bytes = 256 * 1024;  // where none has
