@@ -8,17 +8,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/uneven.h"
+
 namespace ciuic::sim {
 namespace {
 
 constexpr size_t kGuard = 64;
 constexpr std::byte kGuardByte{0x7e};
-
-size_t space_bytes(const plan::Plan& plan, plan::Space space, const Call& call) {
-  const plan::Partition& partition = plan.partitions[static_cast<int>(space)];
-  return static_cast<size_t>(partition.begin(partition.blocks, call.count)) *
-         size_of(call.values.dtype);
-}
 
 }  // namespace
 
@@ -89,7 +85,6 @@ void Caller::fail(size_t call, const std::string& what) const {
 
 std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
   if (call.random_plan != nullptr) return call.random_plan->plans[rank_];
-  if (!call.plans.empty()) return call.plans[rank_];
   for (const Planned& planned : plans_) {
     if (planned.operation == call.operation && planned.algorithm == call.algorithm &&
         planned.root == call.root) {
@@ -103,11 +98,13 @@ std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
 }
 
 // What one operation may need at once: scratch, and early or windowed chunks of all its streams.
-static size_t staging_of(const Call& call, const plan::Plan& plan, size_t chunk_bytes, int window) {
+static size_t staging_of(const engine::Request& request, int window) {
   const auto rounded = [](size_t bytes) { return 2 * std::max<size_t>(bytes, 64); };
-  size_t bytes = rounded(space_bytes(plan, plan::Space::kScratch, call));
-  for (const plan::Stream& stream : plan.streams) {
-    if (stream.receives > 0) bytes += (window + 1) * rounded(chunk_bytes);
+  const int64_t scratch =
+      request.plan->space_elements(plan::Space::kScratch, request.count, request.counts.get());
+  size_t bytes = rounded(static_cast<size_t>(scratch) * size_of(request.dtype));
+  for (const plan::Stream& stream : request.plan->streams) {
+    if (stream.receives > 0) bytes += (window + 1) * rounded(request.chunk_bytes);
   }
   return bytes;
 }
@@ -117,32 +114,75 @@ plan::Shape Caller::shape_of(const Call& call) const {
   return plan::shape_of(call.operation, call.values.ranks, rank_, call.root);
 }
 
-// `block_bytes` is what a block of the operation's shape has.
-void Caller::set_up(const Call& call, size_t block_bytes, Pending* pending) {
+// Where a block of a rank's input or output lies, in elements.
+plan::Elements Caller::block_of(const Call& call, int rank, Side side, int block) const {
+  if (call.random_plan != nullptr) {
+    const plan::Partition& partition = call.random_plan->plans[rank]->partitions[0];
+    return {0, partition.begin(partition.blocks, call.count)};
+  }
+  if (call.pattern < 0) return {block * (call.count + call.gap), call.count};
+  const plan::Counts counts =
+      plan::uneven_counts(call.operation, call.values.ranks, rank, call.root, call.pattern);
+  const auto& own = side == Side::kInput ? counts.input : counts.output;
+  const auto& other = side == Side::kInput ? counts.output : counts.input;
+  const std::vector<int64_t>& sums = own.empty() ? other : own;
+  const plan::Shape shape = plan::shape_of(call.operation, call.values.ranks, rank, call.root);
+  const bool is_whole = (side == Side::kInput ? shape.input : shape.output) == 1;
+  const int owner = is_whole ? rank : block;
+  return {is_whole ? 0 : sums[owner] * call.count, (sums[owner + 1] - sums[owner]) * call.count};
+}
+
+// Of each block of this rank's.
+std::vector<int64_t> Caller::counts_of(const Call& call, Side side) const {
+  const plan::Shape shape = shape_of(call);
+  std::vector<int64_t> counts;
+  for (int block = 0; block < (side == Side::kInput ? shape.input : shape.output); ++block) {
+    counts.push_back(block_of(call, rank_, side, block).size);
+  }
+  return counts;
+}
+
+int64_t Caller::elements_of(const Call& call, Side side) const {
+  const plan::Shape shape = shape_of(call);
+  const int blocks = side == Side::kInput ? shape.input : shape.output;
+  if (blocks == 0) return 0;
+  const plan::Elements last = block_of(call, rank_, side, blocks - 1);
+  return last.begin + last.size;
+}
+
+void Caller::set_up(const Call& call, Pending* pending) {
   const Values& values = call.values;
+  const auto element = static_cast<int64_t>(size_of(values.dtype));
   const plan::Shape shape = shape_of(call);
   const bool is_broadcast = call.operation == plan::Operation::kBroadcast && !call.random_plan;
   const bool in_place = shape.input > 0 && shape.output > 0 && (call.in_place || is_broadcast) &&
                         (call.random_plan || plan::allows_in_place(call.operation));
   const bool is_within_input = in_place && shape.input > shape.output;
-  const size_t input_bytes = shape.input * block_bytes;
-  pending->output_bytes = shape.output * block_bytes;
+  const int64_t input_count = elements_of(call, Side::kInput);
+  pending->output_bytes = static_cast<size_t>(elements_of(call, Side::kOutput) * element);
   if (shape.output > 0 && !is_within_input) {
     pending->output = GuardedBuffer(pending->output_bytes, random_.next());
     pending->output_at = pending->output.data();
   }
   if (shape.input > 0 && (!in_place || is_within_input)) {
-    pending->input = GuardedBuffer(input_bytes, random_.next());
+    pending->input = GuardedBuffer(static_cast<size_t>(input_count * element), random_.next());
     pending->input_at = pending->input.data();
   }
-  const auto offset = shape.input_offset * static_cast<int64_t>(block_bytes);
-  if (is_within_input) pending->output_at = pending->input_at - offset;
-  if (in_place && !is_within_input) pending->input_at = pending->output_at + offset;
+  const auto begin_of = [&](Side side, int block) {
+    return block_of(call, rank_, side, block).begin * element;
+  };
+  if (is_within_input) {
+    pending->output_at = pending->input_at + begin_of(Side::kInput, -shape.input_offset);
+  } else if (in_place) {
+    pending->input_at = pending->output_at + begin_of(Side::kOutput, shape.input_offset);
+  }
   if (is_broadcast) pending->input_at = pending->output_at;  // one buffer on all ranks
-  if (shape.input == 0) return;
-  values.fill(rank_, static_cast<int64_t>(input_bytes / size_of(values.dtype)), pending->input_at);
-  if (!in_place || is_within_input) {
-    pending->input_copy.assign(pending->input_at, pending->input_at + input_bytes);
+  if (shape.input > 0) values.fill(rank_, input_count, pending->input_at);
+  if (shape.input > 0 && (!in_place || is_within_input)) {
+    pending->input_copy.assign(pending->input_at, pending->input_at + input_count * element);
+  }
+  if (call.gap > 0 && shape.output > 1) {
+    pending->output_copy.assign(pending->output_at, pending->output_at + pending->output_bytes);
   }
 }
 
@@ -151,18 +191,25 @@ static uint64_t kind_of(const Call& call) {
   if (call.random_plan != nullptr) return 0;
   return mix(static_cast<uint64_t>(call.count)) ^ static_cast<uint64_t>(call.operation) << 40 ^
          static_cast<uint64_t>(call.values.dtype) << 32 ^
-         static_cast<uint64_t>(call.values.op) << 24 ^ static_cast<uint64_t>(call.root);
+         static_cast<uint64_t>(call.values.op) << 24 ^
+         static_cast<uint64_t>(call.pattern + 1) << 20 ^ static_cast<uint64_t>(call.root);
 }
 
 engine::Request Caller::request_for(const Call& call, Pending* pending) {
-  const std::shared_ptr<const plan::Plan> plan = plan_for(call);
-  set_up(call,
-         call.random_plan != nullptr ? space_bytes(*plan, plan::Space::kInput, call)
-                                     : call.count * size_of(call.values.dtype),
-         pending);
+  set_up(call, pending);
   engine::Request request;
-  request.operation = call.random_plan ? "random_plan" : plan::name_of(call.operation);
-  request.plan = plan;
+  request.operation = call.random_plan   ? "random_plan"
+                      : call.pattern < 0 ? plan::name_of(call.operation)
+                                         : plan::uneven_name_of(call.operation);
+  request.plan = plan_for(call);
+  request.stride = call.gap > 0 ? call.count + call.gap : 0;
+  if (call.pattern >= 0) {
+    auto counts = std::make_shared<plan::Counts>(
+        plan::uneven_counts(call.operation, call.values.ranks, rank_, call.root, call.pattern));
+    for (int64_t& sum : counts->input) sum *= call.count;
+    for (int64_t& sum : counts->output) sum *= call.count;
+    request.counts = std::move(counts);
+  }
   request.input = pending->input_at;
   request.output = pending->output_at;
   request.count = call.count;
@@ -180,16 +227,18 @@ engine::Request Caller::request_for(const Call& call, Pending* pending) {
 
 // As the library's own operations make it.
 engine::Request Caller::chosen_request_for(const Call& call, Pending* pending) {
-  set_up(call, call.count * size_of(call.values.dtype), pending);
+  set_up(call, pending);
   const bool is_broadcast = call.operation == plan::Operation::kBroadcast;
-  const plan::Shape shape = shape_of(call);
-  const int64_t input_count = call.count * (is_broadcast ? 1 : shape.input);
-  const int64_t output_count = call.count * shape.output;
+  const int64_t input_count = is_broadcast ? call.count : elements_of(call, Side::kInput);
+  const int64_t output_count = elements_of(call, Side::kOutput);
   ciuic::Call made{.operation = call.operation,
                    .input = {pending->input_at, input_count, call.values.dtype, {}},
                    .output = {pending->output_at, output_count, call.values.dtype, {}},
                    .op = call.values.op,
-                   .root = call.root};
+                   .root = call.root,
+                   .uneven = call.pattern >= 0};
+  if (made.uneven && shape_of(call).input > 1) made.input_counts = counts_of(call, Side::kInput);
+  if (made.uneven && shape_of(call).output > 1) made.output_counts = counts_of(call, Side::kOutput);
   Result<engine::Request> request = collective::prepare(chooser_, made);
   if (request.ok()) return std::move(*request);
   fail(pending->call, "was refused: " + request.status().message());
@@ -203,7 +252,7 @@ void Caller::submit(TimeNs now) {
   pending.call = number;
   engine::Request request =
       call.is_chosen ? chosen_request_for(call, &pending) : request_for(call, &pending);
-  staging_.push_back(staging_of(call, *request.plan, request.chunk_bytes, group_->window));
+  staging_.push_back(staging_of(request, group_->window));
   request.timeout_ms = call.timeout_ms >= 0 ? call.timeout_ms : scenario_->timeout_ms;
   request.deadline = deadline_after(now, request.timeout_ms);
   CallRecord& record = record_->calls[number];
@@ -274,6 +323,7 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
   std::string wrong;
   if (!pending->output.is_intact() || !pending->input.is_intact()) wrong = "wrote out of bounds";
   if (has_written_input(*pending)) wrong = "wrote to its input";
+  if (has_written_between(*pending)) wrong = "wrote between blocks of its output";
   if (record.status.ok()) {
     ++ok_;
     const Call& call = call_of(pending->call);
@@ -318,20 +368,38 @@ bool Caller::has_written_input(const Pending& pending) const {
   return !std::equal(begin, hole, copy) || !std::equal(rest, end, copy + (rest - begin));
 }
 
+bool Caller::has_written_between(const Pending& pending) const {
+  if (pending.output_copy.empty()) return false;
+  const Call& call = call_of(pending.call);
+  const auto element = static_cast<int64_t>(size_of(call.values.dtype));
+  for (int block = 0; block + 1 < shape_of(call).output; ++block) {
+    const plan::Elements before = block_of(call, rank_, Side::kOutput, block);
+    const int64_t begin = (before.begin + before.size) * element;
+    const int64_t end = block_of(call, rank_, Side::kOutput, block + 1).begin * element;
+    if (std::memcmp(pending.output_at + begin, pending.output_copy.data() + begin, end - begin) !=
+        0) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string Caller::check_result(const Pending& pending) const {
   const Call& call = call_of(pending.call);
   const Values& values = call.values;
   const std::byte* result = pending.output_at;
   if (call.random_plan != nullptr) return check_random_plan(pending);
   if (shape_of(call).output == 0) return "";
+  const int64_t count = block_of(call, rank_, Side::kOutput, 0).size;
+  const auto begin_at = [&](int giver) { return block_of(call, giver, Side::kInput, rank_).begin; };
   switch (call.operation) {
     case plan::Operation::kAllReduce:
-    case plan::Operation::kReduce: return values.check_reduced(result, call.count);
+    case plan::Operation::kReduce: return values.check_reduced(result, count);
     case plan::Operation::kReduceScatter:
-      return values.check_reduced(result, call.count, rank_ * call.count);
-    case plan::Operation::kBroadcast: return values.check_copied(call.root, result, call.count);
+      return values.check_reduced(result, count, begin_at(rank_));
+    case plan::Operation::kBroadcast: return values.check_copied(call.root, result, count);
     case plan::Operation::kScatter:
-      return values.check_copied(call.root, result, call.count, rank_ * call.count);
+      return values.check_copied(call.root, result, count, begin_at(call.root));
     case plan::Operation::kAllGather:
     case plan::Operation::kGather:
     case plan::Operation::kAllToAll: return check_blocks(pending);
@@ -345,9 +413,10 @@ std::string Caller::check_blocks(const Pending& pending) const {
   const Call& call = call_of(pending.call);
   const bool is_part = call.operation == plan::Operation::kAllToAll;
   for (int rank = 0; rank < call.values.ranks; ++rank) {
+    const plan::Elements block = block_of(call, rank_, Side::kOutput, rank);
     const std::string wrong = call.values.check_copied(
-        rank, pending.output_at + rank * call.count * size_of(call.values.dtype), call.count,
-        is_part ? rank_ * call.count : 0);
+        rank, pending.output_at + block.begin * static_cast<int64_t>(size_of(call.values.dtype)),
+        block.size, is_part ? block_of(call, rank, Side::kInput, rank_).begin : 0);
     if (!wrong.empty()) return wrong;
   }
   return "";

@@ -89,7 +89,8 @@ class Caller {
     std::byte* input_at = nullptr;  // both are within one of them, or null
     std::byte* output_at = nullptr;
     size_t output_bytes = 0;
-    std::vector<std::byte> input_copy;  // what must still be there, save where the output lies
+    std::vector<std::byte> input_copy;   // what must still be there, save where the output lies
+    std::vector<std::byte> output_copy;  // what must still be between its blocks; else empty
   };
   struct Ended {
     size_t call = 0;
@@ -112,12 +113,17 @@ class Caller {
   engine::Request request_for(const Call& call, Pending* pending);
   engine::Request chosen_request_for(const Call& call, Pending* pending);
   void submit(TimeNs now);
+  enum class Side : uint8_t { kInput, kOutput };
   plan::Shape shape_of(const Call& call) const;
-  void set_up(const Call& call, size_t block_bytes, Pending* pending);
+  plan::Elements block_of(const Call& call, int rank, Side side, int block) const;
+  std::vector<int64_t> counts_of(const Call& call, Side side) const;
+  int64_t elements_of(const Call& call, Side side) const;
+  void set_up(const Call& call, Pending* pending);
   void look_at_ends(TimeNs now);
   void judge_end(TimeNs now, Pending* pending);
   void keep(Pending* pending);
   bool has_written_input(const Pending& pending) const;
+  bool has_written_between(const Pending& pending) const;
   std::string check_result(const Pending& pending) const;
   std::string check_blocks(const Pending& pending) const;
   std::string check_random_plan(const Pending& pending) const;

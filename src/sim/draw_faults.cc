@@ -17,6 +17,8 @@ std::optional<Call> of_other_operation(const Call& call) {
   Call other = call;
   const int next = (static_cast<int>(call.operation) + 1) % plan::kOperations;
   other.operation = static_cast<plan::Operation>(next);
+  other.pattern = -1;
+  other.gap = 0;
   other.algorithm = plan::algorithms_for(other.operation).front();
   return other;
 }
@@ -139,7 +141,10 @@ std::optional<Call> otherwise(const Call& call, OtherCall lie, int ranks) {
   Call other = call;
   switch (lie) {
     case OtherCall::kDtype: return of_other_dtype(call);
-    case OtherCall::kCount: ++other.count; return other;
+    case OtherCall::kCount:
+      if (call.pattern >= 0) return std::nullopt;  // ranks' counts differ as it is
+      ++other.count;
+      return other;
     case OtherCall::kOp: return plan::reduces(call.operation) ? of_other_op(call) : std::nullopt;
     case OtherCall::kRoot:
       if (!plan::has_root(call.operation) || ranks < 2) return std::nullopt;
