@@ -85,6 +85,7 @@ void Caller::fail(size_t call, const std::string& what) const {
 
 std::shared_ptr<const plan::Plan> Caller::plan_for(const Call& call) {
   if (call.random_plan != nullptr) return call.random_plan->plans[rank_];
+  if (!call.plans.empty()) return call.plans[rank_];
   for (const Planned& planned : plans_) {
     if (planned.operation == call.operation && planned.algorithm == call.algorithm &&
         planned.root == call.root) {

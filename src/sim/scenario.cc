@@ -31,9 +31,9 @@ plan::Layout draw_layout(Random* random, int size) {
 // million pairs of ranks take their time.
 constexpr int kLargeGroup = 256;
 
-Call draw_call(Random* random, const plan::Layout& layout) {
+// How much, in what chunks, and where; of whichever operation.
+Call draw_extent(Random* random, int size) {
   Call call;
-  const int size = layout.size();
   call.values.seed = random->next();
   call.values.ranks = size;
   call.chunk_bytes = static_cast<size_t>(random->spread(8, 4096));
@@ -49,10 +49,23 @@ Call draw_call(Random* random, const plan::Layout& layout) {
       break;
     default: call.count = random->spread(1, 12 * std::max<int64_t>(elements, 1)); break;
   }
-  const bool is_large = size > kLargeGroup;
-  if (is_large) call.count = std::min<int64_t>(call.count, elements);  // in one chunk
+  if (size > kLargeGroup) call.count = std::min<int64_t>(call.count, elements);  // in one chunk
   call.in_place = random->chance(40);
   call.root = static_cast<int>(random->between(0, size - 1));
+  return call;
+}
+
+void draw_elements(Random* random, Values* values) {
+  do {
+    values->dtype = static_cast<DataType>(random->between(0, kDataTypes - 1));
+    values->op = static_cast<ReduceOp>(random->between(0, kReduceOps - 1));
+  } while (!is_reducible(values->dtype, values->op));
+}
+
+Call draw_call(Random* random, const plan::Layout& layout) {
+  const int size = layout.size();
+  const bool is_large = size > kLargeGroup;
+  Call call = draw_extent(random, size);
   if (random->chance(15) && !is_large) {
     call.values.dtype = DataType::kUInt8;
     call.random_plan = std::make_shared<const RandomPlan>(random_plan(random, size, call.in_place));
@@ -61,10 +74,7 @@ Call draw_call(Random* random, const plan::Layout& layout) {
   call.operation = static_cast<plan::Operation>(random->between(0, plan::kOperations - 1));
   const std::vector<plan::Algorithm> algorithms = plan::algorithms_for(call.operation);
   call.algorithm = algorithms[random->next() % algorithms.size()];
-  do {
-    call.values.dtype = static_cast<DataType>(random->between(0, kDataTypes - 1));
-    call.values.op = static_cast<ReduceOp>(random->between(0, kReduceOps - 1));
-  } while (!is_reducible(call.values.dtype, call.values.op));
+  draw_elements(random, &call.values);
   call.is_chosen = random->chance(30) || is_large;
   if (is_large) return call;
   if (plan::takes_uneven(call.operation, call.algorithm) && random->chance(25)) {
@@ -133,11 +143,12 @@ GroupScenario draw_group(Random* random, std::vector<int> processes, int calls) 
 }
 
 std::string Call::text() const {
-  const std::string what =
-      random_plan != nullptr
-          ? "random plan"
-          : fmt::format("{} by {}", plan::name_of(operation),
-                        is_chosen ? "the tuner's choice" : plan::name_of(algorithm));
+  const std::string what = random_plan != nullptr
+                               ? "random plan"
+                               : fmt::format("{} by {}", plan::name_of(operation),
+                                             is_chosen       ? "the tuner's choice"
+                                             : plans.empty() ? plan::name_of(algorithm)
+                                                             : plans[0]->algorithm.c_str());
   std::string text =
       fmt::format("{}, {} x {} {}, root {}, chunks of {}{}", what, count, name_of(values.dtype),
                   name_of(values.op), root, chunk_bytes, in_place ? ", in place" : "");
@@ -181,29 +192,69 @@ static int draw_size(Random* random, const ScenarioOptions& options) {
   return static_cast<int>(std::min(size, random->spread(options.ranks_min, options.ranks_max)));
 }
 
+// Large groups cost by the square.
+static int draw_calls(Random* random, int processes, int calls_max) {
+  const int most = std::max(2, calls_max * 12 / std::max(12, processes * processes / 12));
+  return static_cast<int>(random->spread(1, std::min(most, calls_max)));
+}
+
+static std::vector<int> draw_processes(Random* random, int processes, Scenario* scenario) {
+  std::vector<int> all(processes);
+  for (int process = 0; process < processes; ++process) {
+    scenario->paces.push_back(draw_pace(random));
+    all[process] = process;
+  }
+  return all;
+}
+
+static void draw_network(Random* random, Scenario* scenario) {
+  NetworkOptions& network = scenario->network;
+  network.latency_max = random->spread(100, 100'000);
+  if (random->chance(30)) network.stall_percent = network.refuse_percent = network.late_percent = 0;
+  network.stream_percent = random->chance(50) ? 0 : static_cast<int>(random->between(0, 100));
+  scenario->is_arbitrated = random->chance(90);
+}
+
 Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options) {
   Random random(seed);
   Scenario scenario;
   scenario.seed = seed;
   const int processes = draw_size(&random, options);
-  for (int process = 0; process < processes; ++process) {
-    scenario.paces.push_back(draw_pace(&random));
-  }
-  std::vector<int> all(processes);
-  for (int process = 0; process < processes; ++process) all[process] = process;
-  // Large groups cost by the square.
-  const int most = std::max(2, options.calls_max * 12 / std::max(12, processes * processes / 12));
-  const int calls = static_cast<int>(random.spread(1, std::min(most, options.calls_max)));
+  const std::vector<int> all = draw_processes(&random, processes, &scenario);
+  const int calls = draw_calls(&random, processes, options.calls_max);
   scenario.groups.push_back(draw_group(&random, all, calls));
   if (random.chance(40)) {
     scenario.groups.push_back(draw_group(&random, draw_members(&random, processes), calls));
   }
-  NetworkOptions& network = scenario.network;
-  network.latency_max = random.spread(100, 100'000);
-  if (random.chance(30)) network.stall_percent = network.refuse_percent = network.late_percent = 0;
-  network.stream_percent = random.chance(50) ? 0 : static_cast<int>(random.between(0, 100));
-  scenario.is_arbitrated = random.chance(90);
+  draw_network(&random, &scenario);
   draw_faults(&random, options, &scenario);
+  return scenario;
+}
+
+Scenario draw_plan_scenario(uint64_t seed, const plan::PlanFile& file) {
+  Random random(seed);
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.is_patient = true;
+  GroupScenario group;
+  group.layout = file.layout;
+  group.processes = draw_processes(&random, file.layout.size(), &scenario);
+  group.window = static_cast<int>(random.spread(1, 8));
+  std::vector<std::shared_ptr<const plan::Plan>> plans;
+  for (const plan::Plan& each : file.plans) {
+    plans.push_back(std::make_shared<const plan::Plan>(each));
+  }
+  const int calls = draw_calls(&random, file.layout.size(), /*calls_max=*/12);
+  for (int i = 0; i < calls; ++i) {
+    Call drawn = draw_extent(&random, file.layout.size());
+    draw_elements(&random, &drawn.values);
+    drawn.operation = file.operation;
+    drawn.root = file.root;
+    drawn.plans = plans;
+    group.calls.push_back(std::move(drawn));
+  }
+  scenario.groups.push_back(std::move(group));
+  draw_network(&random, &scenario);
   return scenario;
 }
 

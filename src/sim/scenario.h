@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "ciuic/dtype.h"
 #include "plan/layout.h"
+#include "plan/plan_json.h"
 #include "plan/registry.h"
 #include "sim/bug.h"
 #include "sim/fault.h"
@@ -32,7 +33,8 @@ struct Call {
   int pattern = -1;  // of uneven counts, each times `count` (plan/uneven.h); -1: blocks are alike
   bool is_chosen = false;   // by the tuner, instead of `algorithm` and `chunk_bytes`
   int64_t timeout_ms = -1;  // -1: the communicator's
-  std::shared_ptr<const RandomPlan> random_plan;  // instead of an operation
+  std::shared_ptr<const RandomPlan> random_plan;              // instead of an operation
+  std::vector<std::shared_ptr<const plan::Plan>> plans = {};  // by rank, instead of `algorithm`'s
 
   std::string text() const;
 };
@@ -100,6 +102,10 @@ struct ScenarioOptions {
 };
 
 Scenario draw_scenario(uint64_t seed, const ScenarioOptions& options);
+
+// A file's plans, which are proved, are called some times on its layout, on arrays of any kind, by
+// processes of any pace, and without a fault.
+Scenario draw_plan_scenario(uint64_t seed, const plan::PlanFile& file);
 
 // A group like those that are drawn; `processes` by rank.
 GroupScenario draw_group(Random* random, std::vector<int> processes, int calls);
