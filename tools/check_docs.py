@@ -3,8 +3,9 @@
 """Checks the documents: links lead to a file and a heading, named files are there, commands run.
 
 ``check_docs.py`` checks links, paths in `code`, tests named as `path::name`, that no page is empty,
-that a page in another language (``X.zh-CN.md``) has the English one's commands and tables, and that
-docs/dtypes.md has the library's table, where the package is installed.
+that a page in another language (``X.zh-CN.md``) has the English one's commands and tables, that
+docs/dtypes.md has the library's table, where the package is installed, and that docs/algorithms.md
+has what stands over the algorithms.
 With ``--run`` it also runs, in the root of the tree, every ``sh`` block that follows a line
 ``<!-- tested -->``, or ``<!-- tested: 120 -->`` for that many seconds. Where a ``text`` block comes
 right after a tested one, each of its lines must appear in what was printed, in order, with ``...``
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+import algorithm_list
 import dtype_table
 
 DEFAULT_SECONDS = 60
@@ -138,6 +140,19 @@ def check_dtypes(page: Path, text: str) -> Iterator[str]:
         yield f"{page}:{line}: is not the library's table; run tools/dtype_table.py --write"
 
 
+def check_algorithms(page: Path, text: str, root: Path) -> Iterator[str]:
+    """Whether the page has the list of the algorithms that there are."""
+    try:
+        wanted = algorithm_list.algorithms(root)
+        before, found, _ = algorithm_list.split(text)
+    except ValueError as error:
+        yield f"{page}:1: {error}"
+        return
+    if found != wanted:
+        line = before.count("\n") + 2
+        yield f"{page}:{line}: is not the source's list; run tools/algorithm_list.py --write"
+
+
 def commands(text: str) -> list[Command]:
     blocks = list(_FENCE.finditer(text))
     found = []
@@ -216,6 +231,10 @@ def main(arguments: list[str]) -> int:
                 failed += 1
         if page == root / dtype_table.PAGE:
             for complaint in check_dtypes(page, text):
+                print(complaint)
+                failed += 1
+        if page == root / algorithm_list.PAGE:
+            for complaint in check_algorithms(page, text, root):
                 print(complaint)
                 failed += 1
         for command in commands(text) if arguments else []:

@@ -3,9 +3,8 @@
 // the root, pipelined by chunks.
 //
 //   steps    one send a rank; at most two folds at a host's leader
-//   sends    one buffer from each rank but the root; across hosts one from each host but the
-//   root's,
-//            which receives one
+//   sends    one buffer from each rank but the root; across hosts one from each host but that of
+//            the root, which receives one
 //   use for  large buffers across hosts. 16-bit floats are rounded once a host, then once a hop
 //   source   the pipeline in Pjesivac-Grbovic et al., "Performance analysis of MPI collective
 //            operations", Cluster Comput. 10 (2007)

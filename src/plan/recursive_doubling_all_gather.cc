@@ -3,8 +3,7 @@
 // at distances 1, 2, 4, ...
 //
 //   steps    log2(n) exchanges; where n is no power of two, the second rank of a pair gives its
-//   block
-//            to the first one before, and gets all others last
+//            block to the first one before, and gets all others last
 //   sends    n - 1 blocks from each rank
 //   use for  small blocks across hosts whose number is a power of two
 //   source   Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations

@@ -3,11 +3,11 @@
 // all-gather by recursive doubling.
 //
 //   steps    2 log2(n) exchanges; where n is no power of two, pairs of ranks fold into one first
-//   and
-//            the second of a pair gets the result last
+//            and the second of a pair gets the result last
 //   sends    2 (n - 1) / n of the buffer from each rank; up to twice that where n is no power of
-//   two use for  middle-sized buffers across hosts source   Rabenseifner, "Optimization of
-//   collective reduction operations", ICCS 2004
+//            two
+//   use for  middle-sized buffers across hosts
+//   source   Rabenseifner, "Optimization of collective reduction operations", ICCS 2004
 
 #include "plan/recursive_halving_all_reduce.h"
 
