@@ -56,8 +56,8 @@ def test_every_row_of_the_registry_is_there():
         for path in (ROOT / "src/plan").glob("*.cc")
         if any(path.stem.endswith(f"_{entry.operation}") for entry in entries)
     }
-    (doubling,) = [entry for entry in entries if entry.file == "ring_reduce_scatter.cc"]
-    assert (doubling.operation, doubling.names, doubling.is_uneven) == (
+    (ring,) = [entry for entry in entries if entry.file == "ring_reduce_scatter.cc"]
+    assert (ring.operation, ring.names, ring.is_uneven) == (
         "reduce_scatter",
         ["ring"],
         True,
