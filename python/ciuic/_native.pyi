@@ -163,6 +163,18 @@ class Communicator:
         keep: Any,
         wait_follows: bool = False,
     ) -> Work: ...
+    def all_reduce_by(
+        self,
+        algorithm: str,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        op: int,
+        timeout_ms: int,
+        keep: Any,
+        wait_follows: bool = False,
+    ) -> Any: ...
     @overload
     def submit(
         self, calls: Sequence[Call], timeout_ms: int, keep: None, wait_follows: bool = False

@@ -50,6 +50,27 @@ class Collector:
         call = _native.Call(_ALL_REDUCE, (input, count), (output, count), dtype, op)
         return calls.add(call, timeout_ms, keep, keep is None or wait_follows)
 
+    def all_reduce_by(
+        self,
+        algorithm: str,
+        input: int,
+        output: int,
+        count: int,
+        dtype: int,
+        op: int,
+        timeout_ms: int,
+        keep: Any,
+        wait_follows: bool = False,
+    ) -> Any:
+        calls = self.open.get(threading.get_ident())
+        if calls is None:
+            return self.communicator.all_reduce_by(
+                algorithm, input, output, count, dtype, op, timeout_ms, keep, wait_follows
+            )
+        call = _native.Call(_ALL_REDUCE, (input, count), (output, count), dtype, op)
+        call.use(algorithm)
+        return calls.add(call, timeout_ms, keep, keep is None or wait_follows)
+
     def submit(
         self,
         calls: tuple[_native.Call, ...],

@@ -18,6 +18,7 @@ from ciuic.buffers import Buffer
 from ciuic.dtypes import ReduceOp, check_reducible, op_code
 from ciuic.errors import UnsupportedError
 from ciuic.handles import Handle
+from ciuic.plan import registry
 from ciuic.submission import NOWHERE, Call, arrays_of, by, check_rank, submit
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _direct_place = buffers.direct_place
 _SUM = ReduceOp.SUM
 _CODE_OF_OP = {op: int(op) for op in ReduceOp if op.name.lower() in _native.op_codes}
 
-_ALL_REDUCE = _native.operation_codes["all_reduce"]
 _REDUCE = _native.operation_codes["reduce"]
 _REDUCE_SCATTER = _native.operation_codes["reduce_scatter"]
 _BARRIER = _native.operation_codes["barrier"]
@@ -80,10 +80,13 @@ def all_reduce(
     if context is None:
         context = contexts.default_context()
     direct = _direct_place.get(type(x))
-    if direct is not None and wire is None and timeout_s is None and algorithm is None:
+    if direct is not None and wire is None and timeout_s is None:
         place = direct(x)
         op_number = _CODE_OF_OP.get(op)
         if place is not None and op_number is not None:
+            if algorithm is not None:
+                _start(context, place, op_number, -1, None, algorithm)
+                return x
             address, count, dtype = place
             context._native.all_reduce(address, address, count, dtype, op_number, -1, None)
             return x
@@ -110,10 +113,12 @@ def all_reduce_async(
     """
     context = contexts.of(context)
     direct = _direct_place.get(type(x))
-    if direct is not None and wire is None and timeout_s is None and algorithm is None:
+    if direct is not None and wire is None and timeout_s is None:
         place = direct(x)
         op_number = _CODE_OF_OP.get(op)
         if place is not None and op_number is not None:
+            if algorithm is not None:
+                return Handle((_start(context, place, op_number, -1, x, algorithm),), x)
             address, count, dtype = place
             work = context._native.all_reduce(address, address, count, dtype, op_number, -1, x)
             return Handle((work,), x)
@@ -421,9 +426,10 @@ def _start(
         return context._native.all_reduce(
             address, address, count, dtype, op_number, timeout_ms, keep, wait_follows
         )
-    call = Call(_ALL_REDUCE, (address, count), (address, count), dtype, op_number)
-    call = by(call, context, algorithm)
-    return context._native.submit((call,), timeout_ms, keep, wait_follows)
+    registry.add_to(context, "all_reduce", algorithm, 0)
+    return context._native.all_reduce_by(
+        algorithm, address, address, count, dtype, op_number, timeout_ms, keep, wait_follows
+    )
 
 
 def _all_reduce_merged(

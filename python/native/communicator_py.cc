@@ -210,6 +210,18 @@ nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, i
                            });
 }
 
+nb::object all_reduce_by(PyCommunicator& self, const std::string& algorithm, uintptr_t input,
+                         uintptr_t output, int64_t count, int dtype, int op, int64_t timeout_ms,
+                         nb::object keep, bool wait_follows) {
+  Call call = Call::all_reduce(input_at(input, count, dtype), output_at(output, count, dtype),
+                               static_cast<ReduceOp>(op));
+  call.algorithm = algorithm;
+  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
+                           [&](Communicator& communicator, const OperationOptions& options) {
+                             return communicator.submit(call, options);
+                           });
+}
+
 // Several calls as one, which blocks where `keep` is None.
 nb::object submit(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
                   nb::object keep, bool wait_follows) {
@@ -301,6 +313,9 @@ void bind_communicator(nb::module_& module) {
       .def("all_reduce", &all_reduce, nb::arg("input"), nb::arg("output"), nb::arg("count"),
            nb::arg("dtype"), nb::arg("op"), nb::arg("timeout_ms"), nb::arg("keep").none(),
            nb::arg("wait_follows") = false)
+      .def("all_reduce_by", &all_reduce_by, nb::arg("algorithm"), nb::arg("input"),
+           nb::arg("output"), nb::arg("count"), nb::arg("dtype"), nb::arg("op"),
+           nb::arg("timeout_ms"), nb::arg("keep").none(), nb::arg("wait_follows") = false)
       .def("submit", &submit, nb::arg("calls"), nb::arg("timeout_ms"), nb::arg("keep").none(),
            nb::arg("wait_follows") = false)
       .def("persistent", &persistent, nb::arg("calls"), nb::arg("timeout_ms"),

@@ -16,8 +16,8 @@ MOST_STEPS = 20_000  # no viewer shows more of them
 
 COLORS = {"send": "#cfe3ff", "receive": "#d9f2d9", "reduce": "#ffe0b3", "copy": "#e6e6e6"}
 _EDGES = {"send": "#2b6cb0", "receive": "#2f855a", "reduce": "#c05621", "copy": "#666666"}
-_WIDTH, _HEIGHT = 92, 34  # of a box
-_COLUMN, _ROW = 124, 66
+_WIDTH, _HEIGHT = 108, 34  # of a box
+_COLUMN, _ROW = 140, 66
 _LEFT, _TOP = 78, 64
 
 
