@@ -55,9 +55,10 @@ def all_reduce(
             Of ``model.parameters()`` the gradients are reduced: one that no rank has is skipped,
             one that some ranks lack counts as zeros there. An array named twice is reduced once;
             arrays that overlap in part are refused where they do not travel as one.
-        op: ``SUM`` is not divided by the number of ranks, ``AVG`` is. 16-bit floats are added in
-            float32, rounded once within a host and once a hop between hosts. Integers wrap around
-            in their own dtype, also before ``AVG`` divides (:class:`ReduceOp`).
+        op: ``SUM`` is not divided by the number of ranks, ``AVG`` is; docs/dtypes.md says which
+            dtype has which. 16-bit and 8-bit floats are added in float32, rounded once within a
+            host and once a hop between hosts. Integers wrap around in their own dtype, also before
+            ``AVG`` divides (:class:`ReduceOp`).
         context: The group of ranks. ``None`` takes the process's default context.
         wire: Codec for what crosses the network. None of them is there yet: ``None``.
         timeout_s: Seconds from this call to the result. ``None`` takes the context's.
