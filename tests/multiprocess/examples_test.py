@@ -88,4 +88,4 @@ def test_hello_by_itself_says_what_is_missing(environment) -> None:
     assert result.returncode == 1
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("ciuic.errors.UnavailableError: ")
-    assert "ciuic run -n 2" in last
+    assert "ciuic run -n" in last
