@@ -90,6 +90,44 @@ TEST(Simulation, ManyRanks) {
   EXPECT_GT(run(5000, 3, options).ok, 0);
 }
 
+plan::PlanFile file_of(plan::Operation operation, plan::Algorithm algorithm) {
+  plan::PlanFile file{operation, plan::Layout({0, 0, 1, 1, 1}), /*root=*/2, {}};
+  for (int rank = 0; rank < file.layout.size(); ++rank) {
+    file.plans.push_back(plan::make(operation, algorithm, file.layout, rank, file.root));
+  }
+  return file;
+}
+
+TEST(Simulation, PlansOfFiles) {
+  for (int number = 0; number < plan::kOperations; ++number) {
+    const auto operation = static_cast<plan::Operation>(number);
+    for (const plan::Algorithm algorithm : plan::algorithms_for(operation)) {
+      const plan::PlanFile file = file_of(operation, algorithm);
+      for (uint64_t seed = 8000; seed < 8004; ++seed) {
+        const Scenario scenario = draw_plan_scenario(seed, file);
+        const Outcome outcome = simulate(scenario);
+        EXPECT_TRUE(outcome.ok()) << scenario.text() << ": " << outcome.failures[0];
+        EXPECT_GE(outcome.operations_ok, 5) << scenario.text();
+      }
+    }
+  }
+}
+
+// One rank keeps the sum to itself.
+TEST(Simulation, WrongPlansOfFiles) {
+  plan::PlanFile file = file_of(plan::Operation::kAllReduce, plan::Algorithm::kOneShot);
+  file.plans[3].steps.pop_back();
+  file.plans[3].finish();
+  int failed = 0;
+  for (uint64_t seed = 8100; seed < 8110; ++seed) {
+    const Outcome outcome = simulate(draw_plan_scenario(seed, file));
+    if (outcome.ok()) continue;  // nothing was called that has elements
+    EXPECT_NE(outcome.failures[0].find("rank 3"), std::string::npos) << outcome.failures[0];
+    ++failed;
+  }
+  EXPECT_GT(failed, 5);
+}
+
 TEST(Simulation, ReplaysExactly) {
   for (uint64_t seed = 6000; seed < 6010; ++seed) {
     const Scenario scenario = draw_scenario(seed, {});

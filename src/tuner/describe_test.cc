@@ -122,5 +122,47 @@ TEST(DescribePlanTest, BadQueriesAreRefused) {
       "root 5 is outside");
 }
 
+TEST(DescribePlanTest, APlanFile) {
+  PlanQuery query;
+  query.operation = "all_reduce";
+  query.algorithm = "two_level";
+  query.layout = "2x2";
+  query.bytes = 4096;
+  const Result<std::string> file = export_plan(query);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_TRUE(prove_plan(*file).ok());
+  PlanQuery of_file;
+  of_file.bytes = 4096;
+  of_file.file = *file;
+  nlohmann::json expected = described(query);
+  nlohmann::json json = described(of_file);
+  EXPECT_EQ(json["chosen"], false);
+  for (const char* name :
+       {"operation", "algorithm", "layout", "root", "count", "plans", "totals"}) {
+    EXPECT_EQ(json[name], expected[name]) << name;
+  }
+  EXPECT_GT(json["predicted_us"].get<double>(), 0);
+  EXPECT_EQ(*export_plan(of_file), *file);
+
+  of_file.rank = 4;
+  EXPECT_EQ(describe_plan(of_file).status().code(), StatusCode::kInvalidArgument);
+}
+
+TEST(DescribePlanTest, AWrongPlanFileIsNeitherProvedNorCosted) {
+  PlanQuery query;
+  query.operation = "all_reduce";
+  query.algorithm = "one_shot";
+  query.ranks = 3;
+  std::string file = *export_plan(query);
+  const std::string place = R"("own_place":1,)";
+  file.erase(file.find(place), place.size());
+  query.file = file;
+  for (const Status& status : {prove_plan(file), describe_plan(query).status()}) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("rank 1, output 0"), std::string::npos) << status.message();
+  }
+  EXPECT_EQ(prove_plan("{}").code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace ciuic
