@@ -29,8 +29,9 @@ class Bucket:
         code = places[0][2]
         self._scratch: _native.Scratch | None = None
         itemsize = SIZE_OF_CODE[code]
-        if _follow_each_other(places, itemsize):
-            self.place = (places[0][0], sum([place[1] for place in places]), code)
+        begin = _begin_of(places, itemsize)
+        if begin is not None:
+            self.place = (begin, sum([place[1] for place in places]), code)
             return
         self._places = [(address, count * itemsize) for address, count, _ in places]
         self._scratch = _native.Scratch(max(1, sum([nbytes for _, nbytes in self._places])))
@@ -49,14 +50,15 @@ class Bucket:
             self._scratch = None
 
 
-def _follow_each_other(places: Sequence[Place], itemsize: int) -> bool:
-    """Whether they lie in memory as they travel, as the rows of one array do."""
-    address = places[0][0]
-    for start, count, _ in places:
+def _begin_of(places: Sequence[Place], itemsize: int) -> int | None:
+    """Where they begin, if they lie in memory as they travel, as the rows of one array do."""
+    filled = [place for place in places if place[1] > 0] or places[:1]
+    begin = address = filled[0][0]
+    for start, count, _ in filled:
         if start != address:
-            return False
+            return None
         address += count * itemsize
-    return True
+    return begin
 
 
 class Merged:

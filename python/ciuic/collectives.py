@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ciuic import _native, buckets, buffers, parts
+from ciuic import _native, buckets, buffers, collecting, parts
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.dtypes import ReduceOp, check_reducible, op_code
 from ciuic.errors import UnsupportedError
 from ciuic.handles import Handle
 from ciuic.plan import registry
-from ciuic.submission import NOWHERE, Call, arrays_of, by, check_rank, submit
+from ciuic.submission import NOWHERE, Call, arrays_of, by, check_rank, refuse, submit
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -445,6 +445,11 @@ def _all_reduce_merged(
     after: list[Any] = []
     of_parameters = buffers.parameters_among(arrays) > 0
     if of_parameters:
+        if collecting.is_here(context):
+            raise refuse(
+                "parameters inside coalesce() or persistent(): the ranks would have to ask each "
+                "other first which gradients there are; give the gradients themselves"
+            )
         gradients = buckets.Gradients(arrays, context._native, timeout_ms)
         arrays = gradients.arrays
         after.append(gradients)

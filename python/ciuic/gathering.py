@@ -286,7 +286,7 @@ def _all_gather_v(
         every = submission.all_gather_count(context, rows, budget)
         timeout_ms = budget.left_ms()
     rest = buffer.kind.shape(buffer.array)[1:]
-    unit = buffer.unit * submission.elements(rest)
+    unit = submission.elements(rest) * buffer.unit
     gathered = buffer.empty((sum(every), *rest))
     output_counts = [unit * each for each in every]
     target = (buffer.kind.address(gathered, True), sum(output_counts))
@@ -330,7 +330,7 @@ def _gather_v(
     output_counts: list[int] = []
     if context.rank == dst:
         rest = buffer.kind.shape(buffer.array)[1:]
-        unit = buffer.unit * submission.elements(rest)
+        unit = submission.elements(rest) * buffer.unit
         gathered = buffer.empty((sum(every), *rest))
         output_counts = [unit * each for each in every]
         target = (buffer.kind.address(gathered, True), sum(output_counts))

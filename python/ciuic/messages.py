@@ -37,7 +37,8 @@ def send(
 
     Args:
         x: ``[...]``, any strides, one array; may be read-only.
-        dst: Rank that gets it. A rank may send to itself.
+        dst: Rank that gets it. A rank that sends to itself does so by :func:`send_async` or inside
+            :func:`coalesce`; :func:`send` would wait for the ``recv``.
         tag: 0 to ``ciuic.MAX_TAG``.
         context: The group of ranks. ``None`` takes the process's default context.
         timeout_s: Seconds from this call to its end. ``None`` takes the context's.

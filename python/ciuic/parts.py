@@ -21,8 +21,8 @@ class Parts:
 
     Attributes:
         buffer: An array of them, by whose kind and dtype new ones are made.
-        place: Address and count of all of them together.
-        dtype: Number of what the core sees (:class:`Buffer`).
+        place: Address and count of all of them together, as the core is told them.
+        dtype: Number of the dtype, likewise.
         shapes: Of each part.
         is_list: Whether the caller gave an array for each rank.
         keep: What must live until the operation has ended.
@@ -46,13 +46,13 @@ class Parts:
         self.keep = keep
 
     def counts(self) -> list[int]:
-        """Elements of each part, as the core sees them."""
-        return [self.buffer.unit * elements(shape) for shape in self.shapes]
+        """Elements of each part, as the core is told them."""
+        return [elements(shape) * self.buffer.unit for shape in self.shapes]
 
     def new(self, shape: Shape) -> tuple[Any, tuple[int, int]]:
         """A new array of this kind and dtype, with its address and count."""
         array = self.buffer.empty(shape)
-        count = self.buffer.unit * elements(shape)
+        count = elements(shape) * self.buffer.unit
         return array, (self.buffer.kind.address(array, True), count)
 
     def trailing(self, name: str) -> Shape:
@@ -71,7 +71,7 @@ class Parts:
 def even(name: str, x: Any, context: CiuicContext, moves: bool = False) -> Parts:
     """An array whose rows the ranks share evenly, or an array for each rank, all of one shape.
 
-    ``moves``: the operation only moves data.
+    ``moves``: the operation only moves data, and so takes any dtype.
     """
     size = context.world_size
     if buffers.is_array(x):
@@ -94,7 +94,7 @@ def even(name: str, x: Any, context: CiuicContext, moves: bool = False) -> Parts
 
 
 def rows(name: str, x: Any, context: CiuicContext) -> Parts:
-    """An array that has a row for each rank, and is only moved."""
+    """An array that has a row for each rank."""
     size = context.world_size
     buffer = Buffer(x, writes=False, moves=True)
     if rows_of(name, buffer) != size:

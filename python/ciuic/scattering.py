@@ -285,8 +285,8 @@ def _broadcast_merged(
     blocking: bool,
 ) -> Handle:
     arrays = buckets.unique(submission.arrays_of(x))
-    mixed = buffers.parameters_among(arrays) > 0
-    merged = buckets.Merged(arrays, mixed_dtypes=mixed, moves=True)
+    of_parameters = buffers.parameters_among(arrays) > 0
+    merged = buckets.Merged(arrays, mixed_dtypes=of_parameters, moves=True)
     packed = [buckets.Bucket(group) for group in merged.groups]
     works = []
     for bucket in packed:
@@ -412,7 +412,7 @@ def _all_to_all_v(
     else:
         rows = check_counts("all_to_all_v: output_split_sizes", output_split_sizes, context)
     received, target = given.new((sum(rows), *rest))
-    unit = given.buffer.unit * submission.elements(rest)
+    unit = submission.elements(rest) * given.buffer.unit
     call = Call(
         _ALL_TO_ALL,
         given.place,

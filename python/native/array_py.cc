@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <new>
@@ -21,6 +22,18 @@
 namespace ciuic::python {
 namespace {
 
+// Complex numbers are aligned as their parts are.
+bool is_complex(nb::handle array) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_FORMAT) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  const bool is = view.format != nullptr && std::strchr(view.format, 'Z') != nullptr;
+  PyBuffer_Release(&view);
+  return is;
+}
+
 // Raises BufferError or ValueError where the array is read-only (and `writable` asked for), not
 // contiguous, or not aligned.
 uintptr_t address_of(nb::handle array, bool writable) {
@@ -29,8 +42,10 @@ uintptr_t address_of(nb::handle array, bool writable) {
     throw nb::python_error();
   }
   const auto address = reinterpret_cast<uintptr_t>(view.buf);
-  const bool aligned = view.itemsize <= 1 || address % static_cast<size_t>(view.itemsize) == 0;
+  const auto size = static_cast<size_t>(std::max<Py_ssize_t>(view.itemsize, 1));
   PyBuffer_Release(&view);  // the caller holds the array, which keeps its memory
+  const bool aligned =
+      address % size == 0 || (size >= 8 && address % (size / 2) == 0 && is_complex(array));
   if (!aligned) throw nb::buffer_error("the array's elements are not aligned");
   return address;
 }
