@@ -24,13 +24,13 @@
 #define CIUIC_KERNELS_FOLD_H_
 #endif
 
+#include "kernels/families.h"
+// Above Highway, for which it picks the targets.
 #include <hwy/highway.h>
 
 #include <cstring>
 #include <limits>
 #include <type_traits>
-
-#include "kernels/families.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ciuic::kernels::HWY_NAMESPACE {
