@@ -46,7 +46,8 @@ Result<std::string> LauncherSession::fetch(const std::string& prefix, TimeNs dea
   for (uint32_t i = 0; i < pieces; ++i) {
     Result<std::string> piece = space_->get(fmt::format("{}-{}", prefix, i), deadline);
     if (!piece.ok()) return piece;
-    if (piece->size() % 2 != 0 || piece->size() / 2 > kMostValueBytes - bytes.size()) {
+    const bool even = !piece->empty() && piece->size() % 2 == 0;
+    if (!even || piece->size() / 2 > kMostValueBytes - bytes.size()) {
       return not_ours();
     }
     for (size_t at = 0; at < piece->size(); at += 2) {
