@@ -332,7 +332,7 @@ void Caller::judge_end(TimeNs now, Pending* pending) {
     const bool is_alike = call.operation == plan::Operation::kAllReduce ||
                           call.operation == plan::Operation::kBroadcast ||
                           call.operation == plan::Operation::kAllGather;
-    if (call.random_plan == nullptr && is_alike && !is_lie(pending->call)) {
+    if (call.random_plan == nullptr && is_alike && call.gap == 0 && !is_lie(pending->call)) {
       record.hash = hash_of(pending->output_at, pending->output_bytes);
     }
   } else {

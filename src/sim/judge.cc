@@ -207,7 +207,8 @@ void GroupJudge::judge_results() {
       if (hash == 0) continue;
       if (first == 0) first = hash;
       if (hash != first) {
-        fail_(fmt::format("call {}: ranks have different bits", call));
+        fail_(fmt::format("call {} ({}): ranks have different bits", call,
+                          group_.scenario->calls[call].text()));
         break;
       }
     }
