@@ -59,8 +59,12 @@ size_t choose_chunk_bytes(const Call& call, Algorithm algorithm, const Layout& l
     return static_cast<size_t>(table.tcp_chunk_bytes);
   }
   const int64_t most = table.shm_chunk_bytes;
-  if (algorithm != Algorithm::kTwoShot) return static_cast<size_t>(most);
-  const int64_t block = bytes_of(call) / layout.size();
+  const bool adds_up_blocks =
+      algorithm == Algorithm::kTwoShot ||
+      (call.operation == Operation::kReduceScatter && algorithm == Algorithm::kDirect);
+  if (!adds_up_blocks) return static_cast<size_t>(most);
+  const bool is_block = call.operation == Operation::kReduceScatter;
+  const int64_t block = is_block ? bytes_of(call) : bytes_of(call) / layout.size();
   if (block <= most) return static_cast<size_t>(most);
   // Equal chunks, two a block at least: the last one is not a small rest, and one is added up while
   // the next is on its way. Whole pages, which hold whole elements of every type.

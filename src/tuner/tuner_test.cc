@@ -137,6 +137,8 @@ TEST(TunerTest, LargeBlocksHaveEqualChunks) {
   EXPECT_EQ(chosen(Operation::kAllReduce, 64 << 10, "2").chunk_bytes, 64u << 10);
   EXPECT_EQ(chosen(Operation::kAllReduce, 140 << 10, "2").chunk_bytes, 36u << 10);
   EXPECT_EQ(chosen(Operation::kAllReduce, 256 << 10, "2").chunk_bytes, 64u << 10);
+  EXPECT_EQ(chosen(Operation::kReduceScatter, 70 << 10, "2").chunk_bytes, 36u << 10);
+  EXPECT_EQ(chosen(Operation::kAllGather, 70 << 10, "2").chunk_bytes, 64u << 10);
   EXPECT_EQ(chosen(Operation::kAllReduce, 1 << 20, "4x1").chunk_bytes, 256u << 10);
   EXPECT_EQ(chosen(Operation::kAllReduce, 1 << 20, "4x2").chunk_bytes, 64u << 10);
 }

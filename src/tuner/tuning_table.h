@@ -22,7 +22,7 @@ struct TuningTable {
   int64_t direct_reduce_bytes = 64 * 1024;
 
   // Across hosts: what an algorithm may need of scratch if it cannot work in parts.
-  int64_t scratch_bytes = 512 * 1024;
+  int64_t scratch_bytes = 128 * 1024;
 
   int64_t shm_chunk_bytes = 64 * 1024;   // where any host has two ranks or more
   int64_t tcp_chunk_bytes = 256 * 1024;  // where none has
