@@ -122,9 +122,7 @@ def check_layers(file: File) -> Iterator[Complaint]:
             reason = "a public header includes ciuic/ and the C++ library alone"
         elif include.system or target not in LAYER_OF or len(parts) == 1:
             continue
-        elif target == LEAF and not (
-            file.folder == LEAF or file.path.startswith(LEAF_READER)
-        ):
+        elif target == LEAF and not (file.folder == LEAF or file.path.startswith(LEAF_READER)):
             reason = f"nothing includes {LEAF}"
         elif file.folder and file.folder != target and LAYER_OF[target] >= layer:
             reason = f"{file.folder} may include only what stands left of it in the layer law"
