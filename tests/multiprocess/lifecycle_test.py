@@ -95,7 +95,7 @@ def test_children_inherit_no_connection(ciuic_run, transport: str) -> None:
     check(ciuic_run(2, "inherited.py", CIUIC_TRANSPORT=transport), 2)
 
 
-@pytest.mark.parametrize("way", ["all_reduce", "barrier", "wait", "several"])
+@pytest.mark.parametrize("way", ["all_reduce", "barrier", "wait", "several", "recv", "coalesce"])
 @TRANSPORTS
 def test_interrupt_ends_the_group(start, state_of, transport: str, way: str) -> None:
     ranks = start("interrupted_call.py", 3, way, CIUIC_TRANSPORT=transport)

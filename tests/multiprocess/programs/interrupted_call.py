@@ -25,6 +25,13 @@ def wait() -> None:
         ctx.all_reduce_async(x).wait()
     elif way == "several":
         ctx.all_reduce([x, numpy.ones(3), x])
+    elif way == "recv":
+        ctx.recv(x, 0 if ctx.rank == 1 else 1)
+    elif way == "coalesce":
+        with ctx.coalesce() as group:
+            ctx.all_to_all_async(x[: 3 * ctx.world_size])
+            ctx.barrier_async()
+        group.wait()
 
 
 if ctx.rank == 0:
