@@ -41,7 +41,6 @@ class Part:
 PARTS = (
     Part("take it from the remembered choice", "src/collective/chooser.cc"),
     Part("put it into the request", "src/collective/prepare.cc"),
-    Part("put it into a part's request", "src/backend/native/native_backend.cc"),
     Part("keep what was called", "src/engine/bind.cc", ("record_call", "call_of")),
     Part("put it into a header", "src/engine/run.cc"),
     Part("compare it with a header's", "src/engine/receive.cc"),

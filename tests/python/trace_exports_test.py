@@ -222,9 +222,8 @@ def run(*arguments: str) -> Any:
 
 def test_command_on_files(own_dump: bytes, tmp_path: Path) -> None:
     path = write_dump(tmp_path / "dumps", own_dump)
-    recorded = parse(own_dump, "x")
-    name = f"rank{recorded.world_rank}.{recorded.host}.{os.getpid()}.ciuic-trace"
-    assert path.name == name
+    host = re.escape(parse(own_dump, "x").host)
+    assert re.fullmatch(rf"rank\d+\.{host}\.{os.getpid()}\.ciuic-trace", path.name)
     for place in (path, path.parent):
         done = run(str(place), "--chrome", str(tmp_path / "c.json"), "--torch", str(tmp_path / "t"))
         assert done.exit_code == 0, done.output
