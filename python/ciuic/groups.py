@@ -211,13 +211,24 @@ class PersistentCalls(Calls):
 
     _block = "persistent()"
     _copies_are_fine = False
-    _prepared: _native.Persistent | None = None
+    _to_start: _native.Persistent | None = None
+    _to_run: _native.Persistent | None = None  # where the wait follows; made when first needed
 
     def _make(self) -> None:
-        self._prepared = self._context._native.persistent(
-            tuple(self._calls), self._timeout_ms, False, tuple(self._keep)
+        self._to_start = self._prepare(wait_follows=False)
+
+    def _prepare(self, wait_follows: bool) -> _native.Persistent:
+        return self._context._native.persistent(
+            tuple(self._calls), self._timeout_ms, wait_follows, tuple(self._keep)
         )
-        self._keep.clear()
+
+    def _start(self, prepared: _native.Persistent) -> _native.Work:
+        if collecting.is_here(self._context):
+            raise refuse(f"a start of {self._block} inside another block; start it outside")
+        if self._work is not None and not self._work.done():
+            raise refuse(f"{self._block}: what was started before has not ended; wait for it first")
+        self._work = prepared.start()
+        return self._work
 
     def start(self) -> Handle:
         """Make the calls, as if they were made now, and return at once.
@@ -229,16 +240,17 @@ class PersistentCalls(Calls):
             ValueError: What was started before has not ended, or the block has not. Nothing was
                 sent. What goes wrong later, ``wait()`` raises.
         """
-        if self._prepared is None:
+        if self._to_start is None:
             raise ValueError(self._why_no_work())
-        if collecting.is_here(self._context):
-            raise refuse(f"a start of {self._block} inside another block; start it outside")
-        self._work = self._prepared.start()
-        return Handle((self._work,), None)
+        return Handle((self._start(self._to_start),), None)
 
     def run(self) -> None:
         """Make the calls, and wait for their end. Raises as :meth:`start` and its handle."""
-        self.start().wait()
+        if self._to_run is None:
+            if self._to_start is None:
+                raise ValueError(self._why_no_work())
+            self._to_run = self._prepare(wait_follows=True)
+        self._start(self._to_run).wait()
 
     def _why_no_work(self) -> str:
         if self._state == "made":
