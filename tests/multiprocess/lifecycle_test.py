@@ -132,6 +132,8 @@ def test_who_did_its_part_may_go(
     start, state_of, transport: str, way: str, calls_more: str
 ) -> None:
     """Rank 1 is stopped in the last operation until rank 0 is gone, and still gets its result."""
+    if (transport, way, calls_more) == ("tcp", "os_exit", "later"):
+        pytest.skip("a kernel resets what has come for a process that left without reading it")
     arguments = ["leave_early.py", 2, way, "20000", *calls_more.split()]
     ranks = start(*arguments, CIUIC_TRANSPORT=transport)
     while state_of(ranks.each[1].pid) != "T":
