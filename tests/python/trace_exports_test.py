@@ -220,18 +220,34 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["trace", *arguments])
 
 
-def test_command_on_files(own_dump: bytes, tmp_path: Path) -> None:
-    path = write_dump(tmp_path / "dumps", own_dump)
-    host = re.escape(parse(own_dump, "x").host)
-    assert re.fullmatch(rf"rank\d+\.{host}\.{os.getpid()}\.ciuic-trace", path.name)
+DUMPED = """
+import os, sys
+import ciuic, numpy
+from ciuic.trace.recording import dumps_of_process
+with ciuic.CiuicContext(world_size=1, rank=0) as context:
+    for _ in range(3):
+        context.all_reduce(numpy.ones(4, dtype=numpy.float32))
+    context.barrier()
+    (dump,) = dumps_of_process(os.getpid())
+sys.stdout.buffer.write(dump)
+"""
+
+
+def test_command_on_files(tmp_path: Path) -> None:
+    # Of another process, since this one may have groups of other tests, of several ranks.
+    done = subprocess.run([sys.executable, "-c", DUMPED], capture_output=True, check=True)
+    recorded = parse(done.stdout, "x")
+    path = write_dump(tmp_path / "dumps", done.stdout)
+    host = re.escape(recorded.host)
+    assert re.fullmatch(rf"rank\d+\.{host}\.{recorded.pid}\.ciuic-trace", path.name)
     for place in (path, path.parent):
-        done = run(str(place), "--chrome", str(tmp_path / "c.json"), "--torch", str(tmp_path / "t"))
-        assert done.exit_code == 0, done.output
-        assert "have ended, the last was operation 3" in done.output
+        told = run(str(place), "--chrome", str(tmp_path / "c.json"), "--torch", str(tmp_path / "t"))
+        assert told.exit_code == 0, told.output
+        assert "have ended, the last was operation 3" in told.output
     assert json.loads((tmp_path / "c.json").read_text())["traceEvents"]
     assert (tmp_path / "t" / "ciuic_0").exists()
     facts = json.loads(run(str(path), "--json").output)
-    assert facts["recordings"][0]["pid"] == os.getpid()
+    assert facts["recordings"][0]["pid"] == recorded.pid
     assert facts["unread"] == []
     assert of_paths([path.parent])[0].source == str(path)
 

@@ -95,6 +95,15 @@ def test_every_difference_between_calls_is_seen(change: dict[str, Any]) -> None:
     assert text.startswith("operation 4: rank 2 called ")
 
 
+@pytest.mark.parametrize("name", ["all_to_all_v", "gather_v", "scatter_v"])
+def test_counts_that_may_differ(name: str) -> None:
+    calls = [[operation(0, name, count=count)] for count in (4, 0, 7)]
+    assert texts(job_of(*calls), "mismatch") == []
+    job = job_of(*calls[:2], [operation(0, name, count=7, dtype="int64")])
+    (text,) = texts(job, "mismatch")
+    assert text == f"operation 0: rank 2 called {name}(int64), the others {name}(float32)"
+
+
 def test_the_same_call_carried_out_differently() -> None:
     job = job_of([operation(2)], [operation(2, fingerprint=8)])
     (text,) = texts(job, "mismatch")
