@@ -23,6 +23,9 @@ MEMORY_NAME = "ciuic-trace"
 
 _LARGEST_BYTES = 1 << 29  # of a recorder's memory: four million events, and what goes with them
 
+# Operations of which each rank has a count of its own.
+_COUNTS_DIFFER = ("all_to_all_v", "gather_v", "scatter_v")
+
 
 @dataclass(frozen=True)
 class Group:
@@ -82,7 +85,9 @@ class Operation:
             return "an operation"
         if self.name == "barrier":
             return "barrier"
-        words = [self.dtype, f"{self.count} element{'' if self.count == 1 else 's'}"]
+        words = [self.dtype]
+        if self.name not in _COUNTS_DIFFER:
+            words.append(f"{self.count} element{'' if self.count == 1 else 's'}")
         words += [self.op] if self.op else []
         if self.is_message:
             peer = f"rank {self.root}" if self.root >= 0 else "any rank"
