@@ -13,6 +13,7 @@ says more; deepseek/training.py shows what a step is.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -66,6 +67,8 @@ def run(chosen: argparse.Namespace) -> None:
         checkpoint.check_unused(comm, chosen.checkpoint)
     trainer.check_alike()
     results = train(chosen, comm, trainer)
+    del trainer
+    gc.collect()  # DistributedDataParallel holds gloo's threads, which must end before Python does
     comm.close()
     if comm.rank == 0:
         print(

@@ -170,17 +170,23 @@ class DdpGradients:
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
         )
-        self._last_gradient_s = 0.0
+        self._last_gradient = _LastGradient()
         for parameter in model.parameters():
             if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._arrived)
+                # Called before DDP's own hook on the same gradient, which issues its bucket.
+                parameter.register_post_accumulate_grad_hook(self._last_gradient)
 
     def backward(self, loss: torch.Tensor) -> float:
         """Leave the average gradients in place; return the seconds waited after the last one."""
         self.model.zero_grad(set_to_none=True)
         loss.backward()  # DDP waits for its buckets before it returns
-        return time.perf_counter() - self._last_gradient_s
+        return time.perf_counter() - self._last_gradient.seconds
 
-    def _arrived(self, _parameter: torch.nn.Parameter) -> None:
-        # Runs before DDP's own hook on the same gradient, which issues its bucket.
-        self._last_gradient_s = time.perf_counter()
+
+class _LastGradient:
+    """When the last gradient arrived. Hooks hold this alone, so that DDP and its group can go."""
+
+    seconds = 0.0
+
+    def __call__(self, _parameter: torch.nn.Parameter) -> None:
+        self.seconds = time.perf_counter()

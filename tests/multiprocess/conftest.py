@@ -16,15 +16,16 @@ PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 240
 END_S = 20  # for what has been killed; the machine may be busy
 
-_OF_LAUNCHERS = (
+_NOT_INHERITED = (
     *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"),
     *("SLURM_", "JOB_COMPLETION_INDEX", "SKYPILOT_"),
+    "PYTHONUNBUFFERED",  # print() would write a line's end by itself, after another rank's line
 )
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Ours, without a launcher's variables; one thread a rank, since tests share few cores."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_OF_LAUNCHERS)}
+    """Ours without a launcher's variables; one thread a rank, since tests share few cores."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
     return {**inherited, "OMP_NUM_THREADS": "1", **more}
 
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -174,3 +176,13 @@ def stops(communicator: Communicator, rank_whose_time_is_up: int) -> bool:
     """Return whether a step tells this rank to stop."""
     trainer = Trainer(options("--batch 2 --sequence 16"), communicator, corpus())
     return trainer.step(time_is_up=communicator.rank == rank_whose_time_is_up).time_is_up
+
+
+def goes_with_its_group(communicator: Communicator) -> bool:
+    """Return whether a trainer's model, and the group it holds, go once the trainer is dropped."""
+    trainer = Trainer(options(), communicator, corpus())
+    trainer.step()
+    model = weakref.ref(trainer._gradients.model)
+    del trainer
+    gc.collect()
+    return model() is None

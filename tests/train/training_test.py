@@ -147,3 +147,9 @@ def test_every_rank_sees_the_same_error(kind: str, message: str, tmp_path: Path)
 def test_rank_0_decides_when_time_is_up() -> None:
     assert run_ranks("ciuic", 2, jobs.stops, 0) == [True, True]
     assert run_ranks("ciuic", 2, jobs.stops, 1) == [False, False]
+
+
+@pytest.mark.slow
+def test_a_trainer_does_not_keep_gloos_group() -> None:
+    # gloo's threads that live on while Python ends abort the process now and then.
+    assert run_ranks("gloo", 2, jobs.goes_with_its_group) == [True, True]
