@@ -119,8 +119,9 @@ class CIUIC_EXPORT Communicator {
 
   // Gives `input` to one recv on rank `destination` with the same tag, dtype and count (another
   // dtype or count is kMismatch and ends the group). Ends when the memory may be used again: up to
-  // 16 KiB that need not wait for the recv. Tags are 0 to kMaxTag. Of two sends to one rank with
-  // one tag the first is received first; sends and collectives are not in each other's way.
+  // 16 KiB that need not wait for the recv, unless the rank sends to itself. Tags are 0 to kMaxTag.
+  // Of two sends to one rank with one tag the first is received first; sends and collectives are
+  // not in each other's way.
   Result<Work> send(ConstBuffer input, int destination, int tag = 0,
                     const OperationOptions& options = {});
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/hash.h"
 #include "bootstrap/dial.h"
 #include "bootstrap/fenced_store.h"
 #include "bootstrap/invitation.h"
@@ -29,11 +30,7 @@ static constexpr int64_t kReadMs = 200;
 // How long rank 0 waits for the invitation of another rank 0 that has claimed the incarnation.
 static constexpr int64_t kClaimMs = 3'000;
 
-uint32_t group_id(const std::string& group_name) {
-  uint32_t hash = 2166136261u;  // FNV-1a
-  for (const unsigned char c : group_name) hash = (hash ^ c) * 16777619u;
-  return hash;
-}
+uint32_t group_id(const std::string& group_name) { return fnv1a_32(group_name); }
 
 // Before anybody is called: a rank that cannot have what it was told to use says so.
 static Status check_tls(const ExchangeOptions& options) {

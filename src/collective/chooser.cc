@@ -5,8 +5,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "base/hash.h"
 #include "plan/prover.h"
 
 namespace ciuic::collective {
@@ -71,40 +74,50 @@ Chosen Chooser::choose(const tuner::Call& call) {
 }
 
 static uint32_t hash_of(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const char byte : text) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001b3u;
-  return static_cast<uint32_t>(mix(hash));
+  return static_cast<uint32_t>(mix(fnv1a_64(text)));
+}
+
+bool Chooser::can_do(const tuner::Call& call, plan::Algorithm algorithm) const {
+  return plan::fits(call.operation, algorithm, layout_) &&
+         (!call.uneven || plan::takes_uneven(call.operation, algorithm));
+}
+
+bool Chooser::can_do(const tuner::Call& call, const Added& added) const {
+  return added.operation == call.operation && !call.uneven &&
+         (!plan::has_root(call.operation) || added.root == call.root);
+}
+
+// What there is in place of an algorithm that is not.
+Status Chooser::no_algorithm(const tuner::Call& call, const std::string& algorithm) const {
+  std::vector<std::string_view> names;
+  for (const plan::Algorithm known : plan::algorithms_for(call.operation)) {
+    if (can_do(call, known)) names.emplace_back(plan::name_of(known));
+  }
+  for (const Added& added : added_) {
+    if (can_do(call, added)) names.emplace_back(added.name);
+  }
+  return {StatusCode::kInvalidArgument,
+          fmt::format("{}: algorithm \"{}\" is not there for this call on layout {}; there are {}",
+                      plan::name_of(call.operation), algorithm, layout_.text(),
+                      fmt::join(names, ", "))};
 }
 
 Result<Chosen> Chooser::choose(const tuner::Call& call, const std::string& algorithm) {
   Chosen chosen;
   uint32_t hash = hash_of(algorithm);
-  std::string names;
-  const auto list = [&names](const std::string& name) {
-    names += names.empty() ? name : ", " + name;
-  };
-  for (const plan::Algorithm known : plan::algorithms_for(call.operation)) {
-    if (!plan::fits(call.operation, known, layout_)) continue;
-    if (call.uneven && !plan::takes_uneven(call.operation, known)) continue;
-    list(plan::name_of(known));
-    if (algorithm != plan::name_of(known)) continue;
-    chosen.plan = plan_for(call.operation, known, call.root);
-    chosen.chunk_bytes = tuner::choose_chunk_bytes(call, known, layout_, table_);
-  }
-  for (const Added& added : added_) {
-    if (added.operation != call.operation || call.uneven) continue;
-    if (plan::has_root(call.operation) && added.root != call.root) continue;
-    list(added.name);
-    if (algorithm != added.name) continue;
-    chosen.plan = added.plan;
+  if (const auto known = plan::algorithm_named(algorithm)) {
+    if (!can_do(call, *known)) return no_algorithm(call, algorithm);
+    chosen.plan = plan_for(call.operation, *known, call.root);
+    chosen.chunk_bytes = tuner::choose_chunk_bytes(call, *known, layout_, table_);
+  } else {
+    // Where an operation has no root, files for several may stand here: the last one counts.
+    const auto added = std::find_if(added_.rbegin(), added_.rend(), [&](const Added& each) {
+      return each.name == algorithm && can_do(call, each);
+    });
+    if (added == added_.rend()) return no_algorithm(call, algorithm);
+    chosen.plan = added->plan;
     chosen.chunk_bytes = tuner::choose_chunk_bytes(call, plan::Algorithm::kDirect, layout_, table_);
-    hash ^= added.hash;
-  }
-  if (chosen.plan == nullptr) {
-    return Status(StatusCode::kInvalidArgument,
-                  fmt::format("{}: algorithm \"{}\" is not there for this call on layout {}; there "
-                              "are {}",
-                              plan::name_of(call.operation), algorithm, layout_.text(), names));
+    hash ^= added->hash;
   }
   chosen.fingerprint = fingerprint(call) ^ hash;
   if (chosen.fingerprint == 0) chosen.fingerprint = 1;

@@ -56,14 +56,6 @@ class Chooser {
     std::shared_ptr<const plan::Plan> plan;
   };
 
-  uint32_t fingerprint(const tuner::Call& call) const;
-  std::shared_ptr<const plan::Plan> plan_for(plan::Operation operation, plan::Algorithm algorithm,
-                                             int root);
-
-  plan::Layout layout_;
-  int rank_;
-  tuner::TuningTable table_;
-  uint32_t table_hash_;
   struct Added {
     plan::Operation operation{};
     std::string name;
@@ -72,6 +64,17 @@ class Chooser {
     std::shared_ptr<const plan::Plan> plan;
   };
 
+  bool can_do(const tuner::Call& call, plan::Algorithm algorithm) const;
+  bool can_do(const tuner::Call& call, const Added& added) const;
+  Status no_algorithm(const tuner::Call& call, const std::string& algorithm) const;
+  uint32_t fingerprint(const tuner::Call& call) const;
+  std::shared_ptr<const plan::Plan> plan_for(plan::Operation operation, plan::Algorithm algorithm,
+                                             int root);
+
+  plan::Layout layout_;
+  int rank_;
+  tuner::TuningTable table_;
+  uint32_t table_hash_;
   std::array<Remembered, 64> calls_;  // by hash
   std::vector<Made> plans_;           // bounded; the oldest makes room
   std::vector<Added> added_;

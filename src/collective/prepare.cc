@@ -9,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/hash.h"
 #include "collective/check.h"
 #include "plan/registry.h"
 
@@ -161,23 +162,20 @@ Status Preparation::check_place() const {
                     plan::allows_in_place(call_.operation));
 }
 
-// What all ranks know alike of an uneven call: where each knows all counts, their sum.
+// What all ranks know alike of an uneven call: where each knows all counts, their sum, else 0.
 int64_t Preparation::counted() const {
   if (call_.operation == Operation::kAllGather) return call_.output.count;
   if (call_.operation == Operation::kReduceScatter) return call_.input.count;
   return 0;
 }
 
+// And the counts themselves.
 uint32_t Preparation::hash_of_counts() const {
-  uint64_t hash = 0x9e3779b97f4a7c15u;
   const bool all_know =
       call_.operation == Operation::kAllGather || call_.operation == Operation::kReduceScatter;
-  if (!all_know) return static_cast<uint32_t>(hash);
-  for (const int64_t sum : counts_->input.empty() ? counts_->output : counts_->input) {
-    hash = (hash ^ static_cast<uint64_t>(sum)) * 0x100000001b3u;
-    hash ^= hash >> 29;
-  }
-  return static_cast<uint32_t>(hash >> 16);
+  if (!all_know) return 0;
+  return static_cast<uint32_t>(
+      fnv1a_64(counts_->input.empty() ? counts_->output : counts_->input) >> 16);
 }
 
 Result<engine::Request> Preparation::run() {

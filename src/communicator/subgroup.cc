@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "bootstrap/fenced_store.h"
 #include "communicator/create.h"
 
@@ -25,8 +26,7 @@ constexpr int64_t kMostBytes = 1 << 20;
 constexpr size_t kMostNameBytes = 64;
 
 uint32_t hash_of(std::span<const int> ranks) {
-  uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
-  for (const int rank : ranks) hash = (hash ^ static_cast<uint32_t>(rank)) * 0x100000001b3u;
+  const uint64_t hash = fnv1a_64(ranks);
   return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 

@@ -34,9 +34,7 @@ static std::string text_of(const Request& request) {
                      name_of(request.dtype), sends ? "to" : "from", peer, tag_text(request.tag));
 }
 
-// Of a Sending or Receiving.
-template <typename Ended>
-static void end_one(Group& group, int* count, const Ended& ended, const Status& status) {
+static void end_transfer(Group& group, int* count, const Transfer& ended, const Status& status) {
   --*count;
   --group.unended;
   group.config.trace.message_ended(ended.call, status.code());
@@ -44,31 +42,35 @@ static void end_one(Group& group, int* count, const Ended& ended, const Status& 
   ended.work->release();
 }
 
-static uint32_t trace_call(Group& group, const Request& request, TimeNs now) {
-  const uint32_t call = group.messages.next_call++;
-  group.config.trace.called({.operation = request.operation,
+static void begin_transfer(Group& group, Transfer* begun, Request request, WorkState* work,
+                           TimeNs now) {
+  begun->request = std::move(request);
+  begun->work = work;
+  begun->called_at = now;
+  begun->call = group.messages.next_call++;
+  const Request& made = begun->request;
+  group.config.trace.called({.operation = made.operation,
                              .starts_at_once = true,
                              .is_message = true,
-                             .dtype = request.dtype,
-                             .sequence = call,
-                             .fingerprint = static_cast<uint32_t>(request.tag),
-                             .root = request.peer,
-                             .count = request.count,
-                             .bytes = bytes_of(request),
+                             .dtype = made.dtype,
+                             .sequence = begun->call,
+                             .fingerprint = static_cast<uint32_t>(made.tag),
+                             .root = made.peer,
+                             .count = made.count,
+                             .bytes = bytes_of(made),
                              .called_at = now});
-  return call;
 }
 
 void finish(Group& group, std::unique_ptr<Receiving> receive) {
   receive->work->came_from(receive->peer, receive->request.tag);
-  end_one(group, &group.messages.receives, *receive, Status());
+  end_transfer(group, &group.messages.receives, *receive, Status());
 }
 
 static void erase_send(Group& group, Exchange* with, size_t index) {
   const std::unique_ptr<Sending> send = std::move(with->sends[index]);
   with->sends.erase(with->sends.begin() + static_cast<int64_t>(index));
   if (index < with->shown) --with->shown;
-  end_one(group, &group.messages.sends, *send, Status());
+  end_transfer(group, &group.messages.sends, *send, Status());
 }
 
 static size_t find_send(const Exchange& with, uint32_t number) {
@@ -118,15 +120,16 @@ static bool show(Group& group, int peer) {
     } else {
       to.control.push(header_of(group, wire::MessageType::kOffer, send));
     }
-    send.is_shown = true;
     any = true;
   }
   return any;
 }
 
+static size_t most_of_part(const Peer& to) { return std::min(kPartBytes, to.link->max_payload()); }
+
 static bool send_parts(Group& group, int peer, Sending* send) {
   Peer& to = group.peers[peer];
-  const size_t most = std::min(kPartBytes, to.link->max_payload());
+  const size_t most = most_of_part(to);
   const size_t bytes = bytes_of(send->request);
   bool any = false;
   while (send->started < send->chunks) {
@@ -184,7 +187,7 @@ bool accept_send(Group& group, int peer, uint32_t number) {
   if (index >= with.shown) return false;
   Sending& send = *with.sends[index];
   if (send.is_accepted || send.chunks > 0) return false;
-  const size_t most = std::min(kPartBytes, group.peers[peer].link->max_payload());
+  const size_t most = most_of_part(group.peers[peer]);
   send.is_accepted = true;
   send.chunks = static_cast<uint32_t>((bytes_of(send.request) + most - 1) / most);
   return true;
@@ -206,14 +209,10 @@ void post(Group& group, Request request, WorkState* work, TimeNs now) {
   ++group.unended;
   group.next_deadline = std::min(group.next_deadline, request.deadline);
   group.checks_gone = group.any_gone;
-  const uint32_t call = trace_call(group, request, now);
   if (request.kind == RequestKind::kReceive) {
     ++messages.receives;
     messages.posted.push_back(std::make_unique<Receiving>());
-    messages.posted.back()->request = std::move(request);
-    messages.posted.back()->work = work;
-    messages.posted.back()->call = call;
-    messages.posted.back()->called_at = now;
+    begin_transfer(group, messages.posted.back().get(), std::move(request), work, now);
     if (group.status.ok()) match_posted(group);
     return;
   }
@@ -222,31 +221,34 @@ void post(Group& group, Request request, WorkState* work, TimeNs now) {
   Exchange& with = messages.peers[peer];
   with.sends.push_back(std::make_unique<Sending>());
   Sending& send = *with.sends.back();
-  send.request = std::move(request);
-  send.work = work;
-  send.call = call;
-  send.called_at = now;
+  begin_transfer(group, &send, std::move(request), work, now);
   send.number = with.next_send++;
   if (peer != group.config.rank) return;
-  send.is_shown = true;
   ++with.shown;
   if (group.status.ok()) {
     take_message(group, peer, header_of(group, wire::MessageType::kOffer, send), {});
   }
 }
 
+// Calls `look` with every transfer, its peer, and whether it was matched.
+template <typename Look>
+static void for_each_transfer(const PointToPoint& messages, Look look) {
+  for (const auto& receive : messages.posted) look(*receive, receive->request.peer, false);
+  for (size_t rank = 0; rank < messages.peers.size(); ++rank) {
+    const Exchange& with = messages.peers[rank];
+    const int peer = static_cast<int>(rank);
+    for (const auto& receive : with.accepted) look(*receive, peer, true);
+    if (with.placing != nullptr) look(*with.placing, peer, true);
+    for (const auto& send : with.sends) look(*send, peer, send->is_accepted);
+  }
+}
+
 void end_messages(Group& group) {
   PointToPoint messages = std::exchange(group.messages, PointToPoint());
   int count = messages.unended();
-  const auto end = [&](const std::unique_ptr<Receiving>& receive) {
-    end_one(group, &count, *receive, group.status);
-  };
-  for (const auto& receive : messages.posted) end(receive);
-  for (Exchange& with : messages.peers) {
-    for (const auto& receive : with.accepted) end(receive);
-    if (with.placing != nullptr) end(with.placing);
-    for (const auto& send : with.sends) end_one(group, &count, *send, group.status);
-  }
+  for_each_transfer(messages, [&](const Transfer& transfer, int /*peer*/, bool /*is_matched*/) {
+    end_transfer(group, &count, transfer, group.status);
+  });
   for (Unasked& message : messages.unasked) {
     if (message.chunk.staged) {
       group.staging->give_back(const_cast<std::byte*>(message.chunk.data), message.chunk.bytes);
@@ -257,26 +259,10 @@ void end_messages(Group& group) {
 
 TimeNs oldest_message(const Group& group) {
   TimeNs oldest = kNever;
-  for (const auto& receive : group.messages.posted) oldest = std::min(oldest, receive->called_at);
-  for (const Exchange& with : group.messages.peers) {
-    for (const auto& receive : with.accepted) oldest = std::min(oldest, receive->called_at);
-    if (with.placing != nullptr) oldest = std::min(oldest, with.placing->called_at);
-    for (const auto& send : with.sends) oldest = std::min(oldest, send->called_at);
-  }
+  for_each_transfer(group.messages, [&](const Transfer& transfer, int, bool) {
+    oldest = std::min(oldest, transfer.called_at);
+  });
   return oldest;
-}
-
-// Calls `look` with every request that has not ended, and whether it was matched, or shown.
-template <typename Look>
-static void for_each_request(const PointToPoint& messages, Look look) {
-  for (const auto& receive : messages.posted) look(receive->request, receive->request.peer, false);
-  for (size_t rank = 0; rank < messages.peers.size(); ++rank) {
-    const Exchange& with = messages.peers[rank];
-    const int peer = static_cast<int>(rank);
-    for (const auto& receive : with.accepted) look(receive->request, peer, true);
-    if (with.placing != nullptr) look(with.placing->request, peer, true);
-    for (const auto& send : with.sends) look(send->request, peer, send->is_accepted);
-  }
 }
 
 // What keeps a request waiting.
@@ -303,7 +289,8 @@ static std::string why_it_waits(const Group& group, const Request& request, int 
 bool find_late_message(const Group& group, TimeNs now, TimeNs* next, Cause* cause) {
   bool found = false;
   TimeNs latest = kNever;
-  for_each_request(group.messages, [&](const Request& request, int peer, bool is_matched) {
+  for_each_transfer(group.messages, [&](const Transfer& transfer, int peer, bool is_matched) {
+    const Request& request = transfer.request;
     *next = std::min(*next, request.deadline);
     if (request.deadline > now || request.deadline >= latest) return;
     latest = request.deadline;
@@ -340,7 +327,7 @@ static int lost_for_any(const Group& group) {
 
 bool find_lost_message(const Group& group, Cause* cause) {
   bool found = false;
-  for_each_request(group.messages, [&](const Request& request, int peer, bool /*is_matched*/) {
+  for_each_transfer(group.messages, [&](const Transfer& transfer, int peer, bool /*is_matched*/) {
     if (found) return;
     const int lost = peer < 0 ? lost_for_any(group) : group.peers[peer].gone ? peer : -1;
     if (lost < 0) return;
@@ -350,9 +337,9 @@ bool find_lost_message(const Group& group, Cause* cause) {
         .status = {status.ok() ? StatusCode::kPeerLost : status.code(),
                    status.ok() ? fmt::format("rank {} closed its communicator, while rank {} "
                                              "waited in {}",
-                                             lost, group.config.rank, text_of(request))
+                                             lost, group.config.rank, text_of(transfer.request))
                                : fmt::format("{}, while rank {} waited in {}", status.message(),
-                                             group.config.rank, text_of(request))},
+                                             group.config.rank, text_of(transfer.request))},
         .about = lost};
   });
   return found;

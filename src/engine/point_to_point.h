@@ -26,24 +26,23 @@ namespace ciuic::engine {
 inline constexpr int kRoom = 16;
 inline constexpr size_t kMostOffers = 1 << 20;  // of one sender, unanswered
 
-struct Sending {
+// A send or receive that has not ended.
+struct Transfer {
   Request request;
   WorkState* work = nullptr;
   TimeNs called_at = 0;
   uint32_t call = 0;  // which of this rank's sends and receives
+};
+
+struct Sending : Transfer {
   uint32_t number = 0;
-  bool is_shown = false;     // as a message or an offer
   bool is_accepted = false;  // its bytes may go
   uint32_t chunks = 0;
   uint32_t started = 0;  // chunks given to the link
   uint32_t done = 0;     // chunks whose bytes the link no longer needs
 };
 
-struct Receiving {
-  Request request;
-  WorkState* work = nullptr;
-  TimeNs called_at = 0;
-  uint32_t call = 0;
+struct Receiving : Transfer {
   int peer = -1;  // whose message it has taken; -1: none yet
   uint32_t number = 0;
   uint32_t chunks = 0;  // that have come
@@ -62,7 +61,7 @@ struct Exchange {
   uint32_t next_send = 0;     // number of the next send
   uint32_t next_arrival = 0;  // and of the next message or offer from there
   std::deque<std::unique_ptr<Sending>> sends;
-  size_t shown = 0;  // of the sends, the first so many
+  size_t shown = 0;  // of the sends, the first so many: as messages or offers
   int room = kRoom;  // there, for small messages
   int freed = 0;     // here, that it has not been told of
   int held = 0;      // small messages from there among PointToPoint::unasked

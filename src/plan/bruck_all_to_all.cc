@@ -45,8 +45,8 @@ class Builder {
       if ((distance & bit) != 0) moving.push_back(distance);
     }
     const int count = static_cast<int>(moving.size());
-    const BlockRange leaving = take(count);
-    const BlockRange coming = take(count);
+    const BlockRange leaving = plan_.add_scratch(count);
+    const BlockRange coming = plan_.add_scratch(count);
     for (int index = 0; index < count;) {
       const BlockRange run = run_from(moving, index);
       plan_.copy(run, leaving.part(index, run.count));
@@ -66,12 +66,6 @@ class Builder {
       ++run.count;
     }
     return run;
-  }
-
-  BlockRange take(int count) {
-    Partition& partition = plan_.partitions[static_cast<int>(Space::kScratch)];
-    partition.blocks += count;
-    return scratches(partition.blocks - count, count);
   }
 
   const int size_;

@@ -18,26 +18,12 @@
 namespace ciuic::plan {
 
 Plan chain_broadcast(const Layout& layout, int rank, int root) {
-  const int size = layout.size();
-  CIUIC_ASSERT(0 <= rank && rank < size && 0 <= root && root < size);
-  Plan plan;
-  plan.partitions[0] = plan.partitions[1] = {1, Partition::Unit::kSplit};
+  CIUIC_ASSERT(0 <= rank && rank < layout.size() && 0 <= root && root < layout.size());
   const int host = layout.host_of(rank);
-  const int root_host = layout.host_of(root);
-  const Members leaders = host_leaders(layout, rank, root);
-  if (leaders.ranks[host] != rank) {
-    plan.receive(leaders.ranks[host], output(0));
-  } else {
-    const BlockRange value = rank == root ? input(0) : output(0);
-    const int next = around(host + 1, layout.hosts());
-    if (rank != root) plan.receive(leaders.ranks[around(host - 1, layout.hosts())], output(0));
-    if (next != root_host) plan.send({leaders.ranks[next]}, value);
-    const std::vector<int> peers = others(layout.ranks_on(host), rank);
-    if (!peers.empty()) plan.send(peers, value);
-    if (rank == root) plan.copy(input(0), output(0));
-  }
-  plan.finish();
-  return plan;
+  const int next = around(host + 1, layout.hosts());
+  std::vector<int> children;
+  if (next != layout.host_of(root)) children.push_back(next);
+  return broadcast_between_hosts(layout, rank, root, around(host - 1, layout.hosts()), children);
 }
 
 }  // namespace ciuic::plan

@@ -29,14 +29,7 @@ Plan chain_reduce(const Layout& layout, int rank, int root) {
   if (leaders.ranks[host] != rank) {
     plan.send({leaders.ranks[host]}, input(0));
   } else {
-    BlockRange value = input(0);
-    const std::vector<int> peers = others(layout.ranks_on(host), rank);
-    if (!peers.empty()) {
-      Step& fold = plan.reduce(peers, layout.local_index(rank), value, sum);
-      fold.received_raw = true;
-      fold.final = layout.hosts() == 1;
-      value = sum;
-    }
+    BlockRange value = add_host_sum(&plan, layout, rank, sum);
     const int prev = around(host - 1, layout.hosts());
     const bool first = prev == root_host;
     if (layout.hosts() > 1 && !first) {

@@ -81,6 +81,12 @@ Step& Plan::copy(BlockRange source, BlockRange target) {
   return step;
 }
 
+BlockRange Plan::add_scratch(int count) {
+  Partition& partition = partitions[static_cast<int>(Space::kScratch)];
+  partition.blocks += count;
+  return scratches(partition.blocks - count, count);
+}
+
 namespace {
 
 // Follows the list of steps and remembers who touched each block last.

@@ -148,6 +148,9 @@ class Plan {
                int lane = 0);
   Step& copy(BlockRange source, BlockRange target);
 
+  // So many blocks more of scratch.
+  BlockRange add_scratch(int count);
+
   // Works out `after`, `places` and `streams`. Every algorithm ends with it.
   void finish();
 

@@ -69,7 +69,7 @@ class Builder {
       for (const int to : there) plan_.send({collector}, input(to), kCollectLane);
       return;
     }
-    const BlockRange message = take(there.size() * local_.size());
+    const BlockRange message = add_message(there);
     int block = 0;
     for (const int to : there) {
       for (const int from : local_) {
@@ -92,7 +92,7 @@ class Builder {
       for (const BlockRange& run : runs) plan_.receive(collector, run, kDeliverLane);
       return;
     }
-    const BlockRange message = take(there.size() * local_.size());
+    const BlockRange message = add_message(there);
     plan_.receive(handler(host, distance), message, kAcrossLane);
     int block = 0;
     for (const int to : local_) {
@@ -108,11 +108,9 @@ class Builder {
     }
   }
 
-  BlockRange take(size_t count) {
-    Partition& partition = plan_.partitions[static_cast<int>(Space::kScratch)];
-    const int first = partition.blocks;
-    partition.blocks += static_cast<int>(count);
-    return scratches(first, static_cast<int>(count));
+  // From all ranks of one of two hosts to all of the other.
+  BlockRange add_message(const std::vector<int>& there) {
+    return plan_.add_scratch(static_cast<int>(there.size() * local_.size()));
   }
 
   const Layout& layout_;

@@ -12,7 +12,6 @@
 
 #include "base/assert.h"
 #include "plan/hosts.h"
-#include "plan/peers.h"
 #include "plan/reduce_tree.h"
 
 namespace ciuic::plan {
@@ -26,14 +25,8 @@ Plan two_level_reduce(const Layout& layout, int rank, int root) {
   if (leaders.ranks[host] != rank) {
     plan.send({leaders.ranks[host]}, input(0));
   } else {
-    BlockRange value = input(0);
-    const std::vector<int> peers = others(layout.ranks_on(host), rank);
-    if (!peers.empty()) {
-      value = rank == root ? output(0) : scratch(0);
-      Step& fold = plan.reduce(peers, layout.local_index(rank), input(0), value);
-      fold.received_raw = true;
-      fold.final = layout.hosts() == 1;
-    }
+    const BlockRange value =
+        add_host_sum(&plan, layout, rank, rank == root ? output(0) : scratch(0));
     add_reduce_tree(&plan, leaders, layout.host_of(root), value);
   }
   plan.finish();

@@ -73,9 +73,8 @@ class Builder {
 
   BlockRange sum_for(int owner) {
     if (peers_.empty()) return input(owner);
-    Partition& sums = plan_.partitions[static_cast<int>(Space::kScratch)];
-    const BlockRange sum = scratch(sums.blocks++);
-    sums.owners.push_back(owner);
+    const BlockRange sum = plan_.add_scratch(1);
+    plan_.partitions[static_cast<int>(Space::kScratch)].owners.push_back(owner);
     plan_.reduce(peers_, layout_.local_index(rank_), input(owner), sum).received_raw = true;
     return sum;
   }

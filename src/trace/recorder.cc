@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/hash.h"
 #include "trace/dump.h"
 
 namespace ciuic::trace {
@@ -54,12 +55,7 @@ static void copy_text(char (&to)[bytes], std::string_view from) {
   store_bytes(to, text, bytes);
 }
 
-// FNV-1a (Fowler, Noll, Vo, 1991).
-uint64_t job_number(std::string_view job) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char letter : job) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
-  return job.empty() ? 0 : hash;
-}
+uint64_t job_number(std::string_view job) { return job.empty() ? 0 : fnv1a_64(job); }
 
 Recorder::Recorder(std::span<std::byte> memory)
     : memory_(memory.data()),

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "base/hash.h"
 #include "base/printable.h"
 namespace ciuic::tuner {
 
@@ -93,10 +94,6 @@ Result<TuningTable> TuningTable::parse(std::string_view text) {
   return table;
 }
 
-uint32_t TuningTable::hash() const {
-  uint32_t hash = 2166136261u;  // FNV-1a
-  for (const char byte : serialize()) hash = (hash ^ static_cast<uint8_t>(byte)) * 16777619u;
-  return hash;
-}
+uint32_t TuningTable::hash() const { return fnv1a_32(serialize()); }
 
 }  // namespace ciuic::tuner
