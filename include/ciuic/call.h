@@ -2,22 +2,25 @@
 // call.h: one call of an operation as a value: for several calls at once, and for calls that are
 // made again and again. Communicator has a method for each, which says what it does.
 //
-//   operation        input               output               also
-//   all_reduce       count               count                op
-//   reduce           count               count, the root's    op, root
-//   broadcast        count, the root's   count                root; the same memory for both
-//   all_gather       count               size * count
-//   all_gather_v     counts[rank]        all counts           output_counts
-//   reduce_scatter   size * count        count                op
-//   reduce_scatter_v all counts          counts[rank]         op, input_counts
-//   all_to_all       size * count        size * count
-//   all_to_all_v     all input_counts    all output_counts    input_counts, output_counts
-//   gather           count               size * count, the root's     root
-//   gather_v         its own             all counts, the root's       root; the root's
-//   output_counts scatter          size * count, the root's     count               root scatter_v
-//   all counts, the root's       its own             root; the root's input_counts barrier send
-//   count                                    peer, tag recv                                 count
-//   peer, tag
+// clang-format off
+//   operation         input                   output                  also
+//   all_reduce        count                   count                   op
+//   reduce            count                   count, the root's       op, root
+//   broadcast         count, the root's       count                   root; one memory for both
+//   all_gather        count                   size * count
+//   all_gather_v      counts[rank]            all counts              output_counts
+//   reduce_scatter    size * count            count                   op
+//   reduce_scatter_v  all counts              counts[rank]            op, input_counts
+//   all_to_all        size * count            size * count
+//   all_to_all_v      all input_counts        all output_counts       input_counts, output_counts
+//   gather            count                   size * count, the root's  root
+//   gather_v          its own                 all counts, the root's  root; its output_counts
+//   scatter           size * count, the root's  count                 root
+//   scatter_v         all counts, the root's  its own                 root; its input_counts
+//   barrier
+//   send              count                                           peer, tag
+//   recv                                      count                   peer, tag
+// clang-format on
 //
 // What is marked as the root's is not looked at elsewhere. Counts are elements, one for each rank,
 // and may be 0.
