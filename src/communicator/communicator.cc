@@ -39,21 +39,29 @@ Status Communicator::State::check_usable(const char* name) const {
   return {};
 }
 
-Result<Work> Communicator::submit(std::span<const Call> calls, const OperationOptions& options) {
+// Tags above are the library's own; the backend takes them, too.
+static Status check_tags(std::span<const Call> calls) {
   for (const Call& call : calls) {
-    CIUIC_RETURN_IF_ERROR(state_->check_usable(collective::name_of(call)));
     if (call.operation >= Operation::kSend && call.tag > kMaxTag) {
-      return Status(StatusCode::kInvalidArgument,
-                    fmt::format("{}: tag {} is too large; tags are 0 to {}",
-                                collective::name_of(call), call.tag, kMaxTag));
+      return {StatusCode::kInvalidArgument,
+              fmt::format("{}: tag {} is too large; tags are 0 to {}", collective::name_of(call),
+                          call.tag, kMaxTag)};
     }
   }
+  return {};
+}
+
+Result<Work> Communicator::submit(std::span<const Call> calls, const OperationOptions& options) {
+  const char* name = calls.empty() ? "submit" : collective::name_of(calls.front());
+  CIUIC_RETURN_IF_ERROR(state_->check_usable(name));
+  CIUIC_RETURN_IF_ERROR(check_tags(calls));
   return state_->backend->submit(calls, options);
 }
 
 Result<PersistentOperation> Communicator::persistent(std::span<const Call> calls,
                                                      const OperationOptions& options) {
   CIUIC_RETURN_IF_ERROR(state_->check_usable("persistent"));
+  CIUIC_RETURN_IF_ERROR(check_tags(calls));
   Result<std::unique_ptr<backend::Prepared>> prepared = state_->backend->prepare(calls, options);
   if (!prepared.ok()) return prepared.status();
   return PersistentOperation(std::move(*prepared));

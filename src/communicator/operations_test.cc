@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -437,6 +438,28 @@ TEST(Messages, OfAnotherCountAreAMismatchOnAllRanks) {
   }
 }
 
+// Making a group of a part sends messages, which are not for a recv that would take any.
+TEST(Messages, OfTheLibraryAreNotForARecvOfAnyTag) {
+  Ranks ranks = join_all(3);
+  const std::vector<Status> statuses = on_all(3, [&](int rank) {
+    Communicator& communicator = *ranks[static_cast<size_t>(rank)];
+    Values received(4);
+    std::optional<Result<Work>> work;
+    if (rank > 0) work = communicator.recv(of(received), kAnySource, kAnyTag);
+    auto part = communicator.split(0, 0);
+    if (!part.ok()) return part.status();
+    CIUIC_RETURN_IF_ERROR(wait((*part)->barrier()));
+    Values sent{1, 2, 3, 4};
+    for (int to = 1; rank == 0 && to < 3; ++to) {
+      CIUIC_RETURN_IF_ERROR(wait(communicator.send(of(sent), to, kMaxTag)));
+    }
+    if (!work) return Status();
+    CIUIC_RETURN_IF_ERROR(wait(std::move(*work)));
+    return received == sent ? Status() : wrong("recv");
+  });
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.message();
+}
+
 TEST(Messages, AnyTagAboveTheUsersIsRefused) {
   Ranks ranks = join_all(1);
   Values values(4);
@@ -445,6 +468,10 @@ TEST(Messages, AnyTagAboveTheUsersIsRefused) {
   for (const int tag : {kMaxTag + 1, -2}) {
     EXPECT_EQ(ranks[0]->send(of(values), 0, tag).status().code(), StatusCode::kInvalidArgument);
     EXPECT_EQ(ranks[0]->recv(of(values), 0, tag).status().code(), StatusCode::kInvalidArgument);
+    for (const Call& call : {Call::send(of(values), 0, tag), Call::recv(of(values), 0, tag)}) {
+      EXPECT_EQ(ranks[0]->persistent(std::span(&call, 1)).status().code(),
+                StatusCode::kInvalidArgument);
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ciuic/call.h"
 #include "engine/group.h"
 #include "engine/point_to_point.h"
 
@@ -23,10 +24,12 @@ static int32_t tag_of(const wire::Header& header) {
   return static_cast<int32_t>(header.fingerprint);
 }
 
+// Tags above those of users are the library's, which never asks for any.
 static bool is_for(const Receiving& receive, int peer, const wire::Header& header) {
   const Request& request = receive.request;
+  const int32_t tag = tag_of(header);
   return (request.peer < 0 || request.peer == peer) &&
-         (request.tag < 0 || request.tag == tag_of(header));
+         (request.tag < 0 ? tag <= kMaxTag : request.tag == tag);
 }
 
 // Whether both ends speak of the same elements; else the group has failed.

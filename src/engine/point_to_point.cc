@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "ciuic/call.h"
 #include "engine/group.h"
 
 namespace ciuic::engine {
@@ -23,6 +24,7 @@ static size_t bytes_of(const Request& request) {
 }
 
 static std::string tag_text(int32_t tag) {
+  if (tag > kMaxTag) return "the tag of a subgroup() or split()";
   return tag < 0 ? "any tag" : fmt::format("tag {}", tag);
 }
 
@@ -277,7 +279,8 @@ static std::string why_it_waits(const Group& group, const Request& request, int 
   }
   std::set<int> tags;
   for (const Unasked& message : group.messages.unasked) {
-    if (peer < 0 || message.peer == peer) tags.insert(static_cast<int>(message.header.fingerprint));
+    const auto tag = static_cast<int32_t>(message.header.fingerprint);
+    if (tag <= kMaxTag && (peer < 0 || message.peer == peer)) tags.insert(tag);
     if (tags.size() == 8) break;
   }
   std::string why =
