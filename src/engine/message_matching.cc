@@ -99,8 +99,10 @@ void match_posted(Group& group) {
   PointToPoint& messages = group.messages;
   const size_t last = messages.posted.size() - 1;
   for (size_t i = 0; i < messages.unasked.size(); ++i) {
+    if (!is_for(*messages.posted[last], messages.unasked[i].peer, messages.unasked[i].header)) {
+      continue;
+    }
     const Unasked message = messages.unasked[i];
-    if (!is_for(*messages.posted[last], message.peer, message.header)) continue;
     if (!is_alike(group, *messages.posted[last], message.peer, message.header)) return;
     messages.unasked.erase(messages.unasked.begin() + static_cast<int64_t>(i));
     Exchange& with = messages.peers[message.peer];

@@ -75,10 +75,14 @@ static void erase_send(Group& group, Exchange* with, size_t index) {
   end_transfer(group, &group.messages.sends, *send, Status());
 }
 
+// The sends are in the order of their numbers, some of which have ended. The number of sends where
+// there is none.
 static size_t find_send(const Exchange& with, uint32_t number) {
-  size_t index = 0;
-  while (index < with.sends.size() && with.sends[index]->number != number) ++index;
-  return index;
+  const auto found = std::lower_bound(
+      with.sends.begin(), with.sends.end(), number,
+      [](const auto& send, uint32_t wanted) { return wire::before(send->number, wanted); });
+  if (found == with.sends.end() || (*found)->number != number) return with.sends.size();
+  return static_cast<size_t>(found - with.sends.begin());
 }
 
 static wire::Header header_of(const Group& group, wire::MessageType type, const Sending& send) {
@@ -111,7 +115,7 @@ static bool show(Group& group, int peer) {
   Exchange& with = group.messages.peers[peer];
   Peer& to = group.peers[peer];
   bool any = false;
-  for (; with.shown < with.sends.size(); ++with.shown) {
+  while (with.shown < with.sends.size()) {
     Sending& send = *with.sends[with.shown];
     const size_t bytes = bytes_of(send.request);
     if (bytes <= kEagerBytes && with.room > 0) {
@@ -123,6 +127,8 @@ static bool show(Group& group, int peer) {
       to.control.push(header_of(group, wire::MessageType::kOffer, send));
     }
     any = true;
+    ++with.shown;
+    if (send.chunks > 0 && send.done == send.chunks) erase_send(group, &with, with.shown - 1);
   }
   return any;
 }
@@ -144,25 +150,18 @@ static bool send_parts(Group& group, int peer, Sending* send) {
   return any;
 }
 
+// Looks only at what is new, and at what may go: there may be many sends that nobody asks for.
 static bool run_sends_to(Group& group, int peer) {
   Exchange& with = group.messages.peers[peer];
   Peer& to = group.peers[peer];
   if (with.sends.empty() || to.link == nullptr || to.gone) return false;
   bool any = show(group, peer);
-  for (size_t index = 0; index < with.shown; ++index) {
-    Sending& send = *with.sends[index];
-    if (!send.is_accepted) continue;
+  while (!with.wanted.empty()) {
+    Sending& send = *with.wanted.front();
     any |= send_parts(group, peer, &send);
     if (send.started < send.chunks) break;
-  }
-  for (size_t index = 0; index < with.shown;) {
-    const Sending& send = *with.sends[index];
-    const bool is_whole = send.chunks > 0 ? send.done == send.chunks : send.is_accepted;
-    if (is_whole) {
-      erase_send(group, &with, index);
-    } else {
-      ++index;
-    }
+    with.wanted.pop_front();
+    if (send.done == send.chunks) erase_send(group, &with, find_send(with, send.number));
   }
   return any;
 }
@@ -192,6 +191,7 @@ bool accept_send(Group& group, int peer, uint32_t number) {
   const size_t most = most_of_part(group.peers[peer]);
   send.is_accepted = true;
   send.chunks = static_cast<uint32_t>((bytes_of(send.request) + most - 1) / most);
+  with.wanted.push_back(&send);
   return true;
 }
 

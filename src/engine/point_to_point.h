@@ -61,19 +61,20 @@ struct Exchange {
   uint32_t next_send = 0;     // number of the next send
   uint32_t next_arrival = 0;  // and of the next message or offer from there
   std::deque<std::unique_ptr<Sending>> sends;
-  size_t shown = 0;  // of the sends, the first so many: as messages or offers
-  int room = kRoom;  // there, for small messages
-  int freed = 0;     // here, that it has not been told of
-  int held = 0;      // small messages from there among PointToPoint::unasked
+  size_t shown = 0;             // of the sends, the first so many: as messages or offers
+  std::deque<Sending*> wanted;  // of those, accepted ones whose bytes have not all been given away
+  int room = kRoom;             // there, for small messages
+  int freed = 0;                // here, that it has not been told of
+  int held = 0;                 // small messages from there among PointToPoint::unasked
   size_t offers = 0;
   std::vector<std::unique_ptr<Receiving>> accepted;
   std::unique_ptr<Receiving> placing;  // whose bytes the link is reading
 };
 
 struct PointToPoint {
-  std::vector<Exchange> peers;                     // by rank
-  std::vector<std::unique_ptr<Receiving>> posted;  // not matched, in the order of the calls
-  std::deque<Unasked> unasked;                     // in the order of arrival
+  std::vector<Exchange> peers;                    // by rank
+  std::deque<std::unique_ptr<Receiving>> posted;  // not matched, in the order of the calls
+  std::deque<Unasked> unasked;                    // in the order of arrival
   uint32_t next_call = 0;
   int sends = 0;  // that have not ended
   int receives = 0;
