@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// group.cc: a group's life: join, split, shrink, errors, end.
+
+#include "group.h"
+
+#include <algorithm>
+#include <set>
+
+#include "errors.h"
+#include "interrupts.h"
+#include "store.h"
+
+namespace ciuic::torch_backend {
+
+namespace {
+
+// The groups of this process that have not been destroyed. Those of a parent that was forked are in
+// it too; closing them does nothing.
+std::mutex groups_mutex;
+std::set<TorchGroup*>& groups() {
+  static auto* const all = new std::set<TorchGroup*>;  // used until the process ends
+  return *all;
+}
+
+}  // namespace
+
+c10::intrusive_ptr<TorchGroup> TorchGroup::join(const StorePointer& store, int rank, int size,
+                                                c10::intrusive_ptr<Options> options) {
+  const GilRelease no_gil;  // a store may be Python's
+  CommunicatorOptions joining;
+  joining.rank = rank;
+  joining.size = size;
+  joining.store = std::make_shared<TorchStore>(store);
+  joining.group_name = options->group_name.empty() ? "torch" : "torch/" + options->group_name;
+  joining.timeout_ms = options->timeout.count();
+  Result<std::unique_ptr<Communicator>> communicator = Communicator::create(joining);
+  throw_unless_ok(communicator.status(), options->timeout);
+  return c10::make_intrusive<TorchGroup>(std::move(*communicator), std::move(options));
+}
+
+TorchGroup::TorchGroup(std::unique_ptr<Communicator> communicator,
+                       c10::intrusive_ptr<Options> options)
+    : Backend(communicator->rank(), communicator->size()),
+      options_(std::move(options)),
+      communicator_(std::move(communicator)),
+      timeout_ms_(options_->timeout.count()) {
+  init();
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  groups().insert(this);
+}
+
+TorchGroup::~TorchGroup() {
+  {
+    const std::lock_guard<std::mutex> lock(groups_mutex);
+    groups().erase(this);
+  }
+  const GilRelease no_gil;  // callbacks of what ends here may want it
+  (void)communicator_->close();
+  const_cast<std::shared_ptr<Communicator>&>(communicator_).reset();
+}
+
+void TorchGroup::close_all() {
+  const GilRelease no_gil;
+  const std::lock_guard<std::mutex> lock(groups_mutex);
+  for (TorchGroup* group : groups()) (void)group->communicator_->close();
+}
+
+void TorchGroup::setTimeout(Milliseconds timeout) {
+  options_->timeout = timeout;
+  timeout_ms_.store(timeout.count(), std::memory_order_relaxed);
+}
+
+void TorchGroup::abort() {
+  const GilRelease no_gil;
+  (void)communicator_->abort("torch's abort()");
+  (void)communicator_->close();
+}
+
+void TorchGroup::shutdown() {
+  const GilRelease no_gil;
+  // An error that no call has raised yet is not raised by the end of the group either.
+  (void)communicator_->close();
+}
+
+c10d::ErrorType TorchGroup::getError() {
+  switch (communicator_->status().code()) {
+    case StatusCode::kOk:
+    case StatusCode::kClosed: return c10d::ErrorType::SUCCESS;
+    case StatusCode::kTimeout: return c10d::ErrorType::TIMEOUT;
+    case StatusCode::kPeerLost: return c10d::ErrorType::REMOTE_ERROR;
+    default: return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+void TorchGroup::end_with(const std::string& why) { (void)communicator_->abort(why); }
+
+// Options of our own for a group that is made of this one.
+static c10::intrusive_ptr<TorchGroup::Options> options_from(const c10d::Backend::Options& given) {
+  auto options = c10::make_intrusive<TorchGroup::Options>();
+  options->timeout = given.timeout;
+  options->group_name = given.group_name;
+  options->group_desc = given.group_desc;
+  options->global_ranks_in_group = given.global_ranks_in_group;
+  return options;
+}
+
+c10::intrusive_ptr<c10d::Backend> TorchGroup::split(const StorePointer& store,
+                                                    const std::vector<int>& ranks,
+                                                    const OptionsPointer& options) {
+  const auto place = std::find(ranks.begin(), ranks.end(), rank_);
+  if (place == ranks.end()) return nullptr;
+  auto own = options_from(options ? *options : *options_);
+  own->global_ranks_in_group.assign(ranks.begin(), ranks.end());
+  return join(store, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()),
+              std::move(own));
+}
+
+c10::intrusive_ptr<c10d::Backend> TorchGroup::merge(const StorePointer& store,
+                                                    const OptionsPointer& options, const int& rank,
+                                                    const int& size) {
+  return join(store, rank, size, options_from(options ? *options : *options_));
+}
+
+// While the group is whole, the others make a group of their own, without those to be excluded;
+// once it has ended by an error, those that are not gone make one, and nobody is excluded who is
+// there, because nobody can tell.
+c10::intrusive_ptr<c10d::Backend> TorchGroup::shrink(const std::vector<int64_t>& ranks_to_exclude,
+                                                     int /*flags*/, const OptionsPointer& options) {
+  const GilRelease no_gil;
+  const std::set<int64_t> excluded(ranks_to_exclude.begin(), ranks_to_exclude.end());
+  if (excluded.count(rank_) != 0) refuse("shrink", "this rank is one to be excluded");
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (excluded.count(rank) == 0) ranks.push_back(rank);
+  }
+  const Milliseconds timeout = effective({});
+  Result<std::unique_ptr<Communicator>> made = communicator_->status().ok()
+                                                   ? communicator_->subgroup(ranks, timeout.count())
+                                                   : communicator_->shrink(timeout.count());
+  throw_unless_ok(made.status(), timeout);
+  if ((*made)->size() != static_cast<int>(ranks.size())) {
+    refuse("shrink", std::to_string((*made)->size()) + " ranks are left, not the " +
+                         std::to_string(ranks.size()) + " that were not excluded");
+  }
+  auto own = options_from(options ? *options : *options_);
+  own->timeout = timeout;
+  return c10::make_intrusive<TorchGroup>(std::move(*made), std::move(own));
+}
+
+std::unordered_map<std::string, uint64_t> TorchGroup::getMemoryStats() {
+  const MemoryUsage usage = communicator_->memory_usage();
+  return {{"staging", usage.staging}, {"segments", usage.segments}, {"links", usage.links}};
+}
+
+}  // namespace ciuic::torch_backend

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// launching.cc: the way of every operation from torch to the core.
+
+#include <ATen/record_function.h>
+
+#include "errors.h"
+#include "group.h"
+#include "interrupts.h"
+
+namespace ciuic::torch_backend {
+
+TorchGroup::Milliseconds TorchGroup::effective(Milliseconds timeout) const {
+  if (timeout.count() > 0) return timeout;
+  return Milliseconds(timeout_ms_.load(std::memory_order_relaxed));
+}
+
+c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner) {
+  const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
+  const Milliseconds timeout = effective(manner.timeout);
+  // A title makes the constructor record an event, which costs even where nobody listens.
+  if (at::hasCallbacks() && at::isRecordFunctionEnabled()) {
+    return c10::make_intrusive<TorchWork>(
+        communicator_, manner.type, sequence, timeout, manner.title,
+        std::optional<Tensors>(Tensors(manner.inputs.begin(), manner.inputs.end())));
+  }
+  return c10::make_intrusive<TorchWork>(communicator_, manner.type, sequence, timeout, nullptr,
+                                        std::nullopt);
+}
+
+TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Manner& manner,
+                                           Ending ending) {
+  c10::intrusive_ptr<TorchWork> work = new_work(manner);
+  const bool coalesces = is_coalescing_.load(std::memory_order_relaxed);
+  const bool blocks = !manner.is_async && !coalesces;
+  const Milliseconds timeout = effective(manner.timeout);
+  OperationOptions options;
+  options.timeout_ms = timeout.count();
+  options.wait_follows = blocks;
+  Result<ciuic::Work> started = communicator_->submit(calls, options);
+  throw_unless_ok(started.status(), timeout);
+  if (blocks) {
+    throw_unless_ok(wait_interruptibly(*started, communicator_.get()), timeout);
+    work->has_run(std::move(*started), std::move(ending));
+    return work;
+  }
+  work->run(std::move(*started), std::move(ending));
+  if (!coalesces) return work;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    coalesced_.push_back(work);
+  }
+  // The caller of a blocking operation waits for none, but for them all.
+  if (!manner.is_async) return {};
+  return work;
+}
+
+}  // namespace ciuic::torch_backend

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// messages.cc: send and recv, and barriers.
+
+#include <algorithm>
+
+#include "errors.h"
+#include "group.h"
+#include "interrupts.h"
+#include "tensors.h"
+
+namespace ciuic::torch_backend {
+
+namespace {
+
+constexpr int kMonitoredBarrierTag = kLastUserTag + 1;
+constexpr int kReleaseTag = kLastUserTag + 2;
+
+void check_tag(const char* operation, int tag) {
+  if (tag < 0 || tag > kLastUserTag) {
+    refuse(operation,
+           "tag " + std::to_string(tag) + " is not from 0 to " + std::to_string(kLastUserTag));
+  }
+}
+
+}  // namespace
+
+int TorchGroup::check_peer(const char* operation, int64_t rank) const {
+  if (rank < 0 || rank >= size_) {
+    refuse(operation, "invalid root or peer rank " + std::to_string(rank) + "; there are 0 to " +
+                          std::to_string(size_ - 1));
+  }
+  return static_cast<int>(rank);
+}
+
+TorchGroup::WorkPointer TorchGroup::send(Tensors& tensors, int destination, int tag) {
+  constexpr const char* kName = "send";
+  const at::Tensor source = plain(single(tensors, kName));
+  check_tag(kName, tag);
+  Ending ending;
+  ending.results.push_back(tensors[0]);
+  ending.keep.push_back(source);
+  return launch(Call::send(payload_of(source), check_peer(kName, destination), tag),
+                {c10d::OpType::SEND, "ciuic:send", !is_coalescing_.load(), {}, tensors},
+                std::move(ending));
+}
+
+TorchGroup::WorkPointer TorchGroup::receive(Tensors& tensors, int source, int tag,
+                                            const char* title) {
+  constexpr const char* kName = "recv";
+  const at::Tensor& tensor = single(tensors, kName);
+  check_tag(kName, tag);
+  const at::Tensor target = plain_output(tensor);
+  Ending ending;
+  ending.results.push_back(tensor);
+  if (!target.is_same(tensor)) {
+    ending.keep.push_back(target);
+    ending.finish = [tensor, target] { copy_back(tensor, target); };
+  }
+  const c10d::OpType type = source == kAnySource ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
+  return launch(Call::recv(payload_of(target), source, tag),
+                {type, title, !is_coalescing_.load(), {}, tensors}, std::move(ending));
+}
+
+TorchGroup::WorkPointer TorchGroup::recv(Tensors& tensors, int source, int tag) {
+  return receive(tensors, check_peer("recv", source), tag, "ciuic:recv");
+}
+
+TorchGroup::WorkPointer TorchGroup::recvAnysource(Tensors& tensors, int tag) {
+  return receive(tensors, kAnySource, tag, "ciuic:recvAnySource");
+}
+
+TorchGroup::WorkPointer TorchGroup::barrier(const c10d::BarrierOptions& options) {
+  return launch(Call::barrier(),
+                {c10d::OpType::BARRIER, "ciuic:barrier", options.asyncOp, options.timeout, {}}, {});
+}
+
+// Rank 0 hears from every rank by a message, and then answers all: it alone knows who is missing.
+// Where one is, the group ends, with an error on every rank that names who.
+void TorchGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const Milliseconds timeout =
+      options.timeout == c10d::kUnsetTimeout ? effective({}) : options.timeout;
+  const std::string in_time = std::to_string(timeout.count()) + " ms";
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto left_ms = [&] {
+    const auto left = deadline - std::chrono::steady_clock::now();
+    return std::max<int64_t>(0, std::chrono::duration_cast<Milliseconds>(left).count());
+  };
+  const std::string who = "[Rank " + std::to_string(rank_) + "]: ";
+  // Whether the others come is decided here, not by the time-out of an operation.
+  OperationOptions patient;
+  patient.timeout_ms = timeout.count() + effective({}).count();
+
+  if (rank_ != 0) {
+    const Call calls[] = {Call::send({}, 0, kMonitoredBarrierTag), Call::recv({}, 0, kReleaseTag)};
+    Result<ciuic::Work> work = communicator_->submit(calls, patient);
+    Status status = work.status();
+    if (work.ok()) {
+      status = work->wait_for(timeout.count());
+      if (work->done()) status = work->status();
+    }
+    if (status.ok()) return;
+    const std::string reached = who + "Rank " + std::to_string(rank_) +
+                                " successfully reached monitoredBarrier, but received errors "
+                                "while waiting for send/recv from rank 0. Please check rank 0 "
+                                "logs for faulty rank. ";
+    if (work.ok() && !work->done()) {
+      end_with("rank 0 did not release monitoredBarrier in " + in_time);
+    }
+    throw_unless_ok({status.code() == StatusCode::kTimeout ? StatusCode::kAborted : status.code(),
+                     reached + status.message()},
+                    timeout);
+  }
+
+  const auto fail = [&](const std::string& text) {
+    end_with(text);
+    throw_unless_ok({StatusCode::kAborted, who + text}, timeout);
+  };
+  if (timeout.count() == 0) fail("Rank 0 timed out in monitoredBarrier after 0 ms.");
+  std::vector<ciuic::Work> arrivals;
+  for (int rank = 1; rank < size_; ++rank) {
+    Result<ciuic::Work> work = communicator_->recv({}, rank, kMonitoredBarrierTag, patient);
+    throw_unless_ok(work.status(), timeout);
+    arrivals.push_back(std::move(*work));
+  }
+  std::vector<int> missing;
+  for (int rank = 1; rank < size_; ++rank) {
+    ciuic::Work& arrival = arrivals[static_cast<size_t>(rank - 1)];
+    const Status status = arrival.wait_for(left_ms());
+    if (arrival.done() && arrival.status().ok()) continue;
+    if (arrival.done()) throw_unless_ok(status, timeout);
+    missing.push_back(rank);
+    if (!wait_all_ranks) break;
+  }
+  if (!missing.empty()) {
+    std::string ranks = missing.size() == 1 ? "Rank " : "Ranks ";
+    for (size_t i = 0; i < missing.size(); ++i) {
+      ranks += (i == 0 ? "" : ", ") + std::to_string(missing[i]);
+    }
+    fail(ranks + " failed to pass monitoredBarrier in " + in_time);
+  }
+  std::vector<Call> releases;
+  for (int rank = 1; rank < size_; ++rank) releases.push_back(Call::send({}, rank, kReleaseTag));
+  Result<ciuic::Work> work = communicator_->submit(releases, patient);
+  throw_unless_ok(work.status(), timeout);
+  throw_unless_ok(wait_interruptibly(*work, communicator_.get()), timeout);
+}
+
+}  // namespace ciuic::torch_backend
