@@ -6,6 +6,8 @@ What goes wrong here would break ``import torch``, so nothing may; it is said wh
 used.
 """
 
+import os
+
 
 def register() -> None:
     """Registers a backend whose code is loaded when a process group first asks for it."""
@@ -21,6 +23,10 @@ def register() -> None:
             return create_backend(options, group_options)
 
         distributed.Backend.register_backend("ciuic", create, extended_api=True, devices=["cpu"])
+        if os.environ.get("CIUIC_REPLACE") == "gloo":
+            from ciuic.torch.replacing import replace_gloo
+
+            replace_gloo()
     except Exception as error:
         import warnings
 

@@ -59,6 +59,8 @@ constexpr Setting kSettings[] = {
      "Where flight recorders are written to when a group ends in an error."},
     {"CIUIC_TRACE_FD", "", "the number of a descriptor", "",
      "Memory of the launcher's for the flight recorder; `ciuic run` sets it."},
+    {"CIUIC_REPLACE", "", "gloo", "",
+     "Groups of torch.distributed with this backend are carried by Ciuic; `ciuic run --replace`."},
 };
 
 using Reader = bool (*)(std::string_view text, Config& config);
@@ -178,6 +180,9 @@ bool read_trace_fd(std::string_view text, Config& config) {
   return read_int(text, 0, config.trace_fd) && config.trace_fd <= INT32_MAX;
 }
 
+// For Python, which acts on it when torch is imported.
+bool read_replace(std::string_view text, Config& /*config*/) { return text == "gloo"; }
+
 constexpr Reader kReaders[] = {
     read_transport,
     read_host_id,
@@ -195,6 +200,7 @@ constexpr Reader kReaders[] = {
     read_trace_events,
     read_trace_dir,
     read_trace_fd,
+    read_replace,
 };
 static_assert(std::size(kReaders) == std::size(kSettings));
 

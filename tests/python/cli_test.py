@@ -68,6 +68,16 @@ def test_run_refuses(launched: list, words: list[str]) -> None:
     assert launched == []
 
 
+def test_replace(launched: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CIUIC_REPLACE", "")
+    result = runner.invoke(app, ["run", "-n", "2", "--replace", "nccl", "sh"])
+    assert result.exit_code == 2
+    assert "--replace nccl: only gloo can be replaced" in result.output
+    assert launched == []
+    assert runner.invoke(app, ["run", "-n", "2", "--replace", "gloo", "sh"]).exit_code == 3
+    assert os.environ["CIUIC_REPLACE"] == "gloo"
+
+
 def test_several_machines_are_torchruns(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     program = tmp_path / "p.py"
     program.write_text("")

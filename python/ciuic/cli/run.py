@@ -56,6 +56,15 @@ def run(
         bool,
         typer.Option("--init", help="`import ciuic` initialises torch.distributed, if nobody has."),
     ] = False,
+    replace: Annotated[
+        str | None,
+        typer.Option(
+            "--replace",
+            metavar="gloo",
+            help="Groups of torch.distributed that ask for this backend get Ciuic; the program "
+            "stays as it is.",
+        ),
+    ] = None,
     module: Annotated[
         bool, typer.Option("-m", "--module", help="PROG is a Python module, as in python -m.")
     ] = False,
@@ -99,6 +108,10 @@ def run(
     }
     with errors_as_lines("run"):
         _check_hosts(hosts, hostfile, nnodes)
+        if replace not in (None, "gloo"):
+            raise InvalidArgumentError(f"--replace {replace}: only gloo can be replaced")
+        if replace is not None:
+            os.environ["CIUIC_REPLACE"] = replace  # for the ranks, and for what they start
         if _most_nodes(nnodes) > 1:
             _become_torchrun(program, nproc, nnodes, init, module, no_python, of_torchrun)
         if not standalone:
