@@ -48,7 +48,7 @@ def all_gather(
     Cost: ``(n - 1) * nbytes`` sent per rank at most. Strides cost a copy.
     Source: ``Communicator::all_gather``.
     """
-    result: list[Any] = _all_gather(x, context, timeout_s, algorithm, blocking=True).wait()
+    result: list[Any] = _gather(x, None, context, timeout_s, algorithm, blocking=True).wait()
     return result
 
 
@@ -60,7 +60,7 @@ def all_gather_async(
     algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_gather` does, and return at once; ``wait()`` gives its result."""
-    return _all_gather(x, context, timeout_s, algorithm, blocking=False)
+    return _gather(x, None, context, timeout_s, algorithm, blocking=False)
 
 
 def all_gather_v(
@@ -90,8 +90,8 @@ def all_gather_v(
     Cost: ``(n - 1) * nbytes`` sent per rank at most. Without ``counts`` a blocking all-gather of 8
     bytes first, also of the ``_async`` form. Source: ``Communicator::all_gather_v``.
     """
-    result: list[Any] = _all_gather_v(
-        x, counts, context, timeout_s, algorithm, blocking=True
+    result: list[Any] = _gather_v(
+        x, None, counts, context, timeout_s, algorithm, blocking=True
     ).wait()
     return result
 
@@ -105,7 +105,7 @@ def all_gather_v_async(
     algorithm: str | None = None,
 ) -> Handle:
     """Start what :func:`all_gather_v` does, and return at once; ``wait()`` gives its result."""
-    return _all_gather_v(x, counts, context, timeout_s, algorithm, blocking=False)
+    return _gather_v(x, None, counts, context, timeout_s, algorithm, blocking=False)
 
 
 def gather(
@@ -193,107 +193,29 @@ def gather_v_async(
     return _gather_v(x, dst, counts, context, timeout_s, algorithm, blocking=False)
 
 
-def _all_gather(
-    x: Any,
-    context: CiuicContext | None,
-    timeout_s: float | None,
-    algorithm: str | None,
-    *,
-    blocking: bool,
-) -> Handle:
-    context = contexts.of(context)
-    timeout_ms = contexts.milliseconds(timeout_s)
-    size = context.world_size
-    buffer = Buffer(x, writes=False, moves=True)
-    address, count, dtype = buffer.place()
-    gathered = buffer.empty((size, *buffer.kind.shape(buffer.array)))
-    target = (buffer.kind.address(gathered, True), size * count)
-    call = Call(_ALL_GATHER, (address, count), target, dtype)
-    result = buffer.kind.rows(gathered)
-    return submit(
-        context,
-        call,
-        timeout_ms,
-        (x, buffer, gathered),
-        result,
-        algorithm=algorithm,
-        blocking=blocking,
-    )
-
-
 def _gather(
     x: Any,
-    dst: int,
+    dst: int | None,
     context: CiuicContext | None,
     timeout_s: float | None,
     algorithm: str | None,
     *,
     blocking: bool,
 ) -> Handle:
+    """On rank ``dst``, or on every rank."""
     context = contexts.of(context)
     timeout_ms = contexts.milliseconds(timeout_s)
-    dst = check_rank("dst", dst, context)
+    root = _root(dst, context)
     size = context.world_size
     buffer = Buffer(x, writes=False, moves=True)
     address, count, dtype = buffer.place()
     gathered = result = None
     target = NOWHERE
-    if context.rank == dst:
+    if dst is None or context.rank == root:
         gathered = buffer.empty((size, *buffer.kind.shape(buffer.array)))
         target = (buffer.kind.address(gathered, True), size * count)
         result = buffer.kind.rows(gathered)
-    call = Call(_GATHER, (address, count), target, dtype, root=dst)
-    return submit(
-        context,
-        call,
-        timeout_ms,
-        (x, buffer, gathered),
-        result,
-        algorithm=algorithm,
-        blocking=blocking,
-    )
-
-
-def _rows(name: str, buffer: Buffer, counts: Any, context: CiuicContext) -> tuple[int, list[int]]:
-    """This rank's rows, and all ranks', where they are given."""
-    rows = submission.rows_of(name, buffer)
-    if counts is None:
-        return rows, []
-    counts = check_counts(f"{name}: counts", counts, context)
-    if counts[context.rank] != rows:
-        raise refuse(
-            f"{name}: x has {rows} rows, and counts says {counts[context.rank]} for this rank"
-        )
-    return rows, counts
-
-
-def _all_gather_v(
-    x: Any,
-    counts: Sequence[int] | None,
-    context: CiuicContext | None,
-    timeout_s: float | None,
-    algorithm: str | None,
-    *,
-    blocking: bool,
-) -> Handle:
-    context = contexts.of(context)
-    budget = Budget(context, timeout_s)
-    timeout_ms = budget.whole_ms
-    buffer = Buffer(x, writes=False, moves=True)
-    rows, every = _rows("all_gather_v", buffer, counts, context)
-    address, count, dtype = buffer.place()
-    if counts is None:
-        every = submission.all_gather_count(context, rows, budget)
-        timeout_ms = budget.left_ms()
-    rest = buffer.kind.shape(buffer.array)[1:]
-    unit = submission.elements(rest) * buffer.unit
-    gathered = buffer.empty((sum(every), *rest))
-    output_counts = [unit * each for each in every]
-    target = (buffer.kind.address(gathered, True), sum(output_counts))
-    call = Call(
-        _ALL_GATHER, (address, count), target, dtype, uneven=True, output_counts=output_counts
-    )
-    result = submission.slices(gathered, every)
+    call = Call(_operation(dst), (address, count), target, dtype, root=root)
     return submit(
         context,
         call,
@@ -307,7 +229,7 @@ def _all_gather_v(
 
 def _gather_v(
     x: Any,
-    dst: int,
+    dst: int | None,
     counts: Sequence[int] | None,
     context: CiuicContext | None,
     timeout_s: float | None,
@@ -315,20 +237,25 @@ def _gather_v(
     *,
     blocking: bool,
 ) -> Handle:
+    """On rank ``dst``, or on every rank."""
     context = contexts.of(context)
     budget = Budget(context, timeout_s)
     timeout_ms = budget.whole_ms
-    dst = check_rank("dst", dst, context)
+    root = _root(dst, context)
     buffer = Buffer(x, writes=False, moves=True)
-    rows, every = _rows("gather_v", buffer, counts, context)
+    name = "all_gather_v" if dst is None else "gather_v"
+    rows, every = _rows(name, buffer, counts, context)
     address, count, dtype = buffer.place()
     if counts is None:
-        every = submission.gather_count(context, rows, dst, budget)
+        if dst is None:
+            every = submission.all_gather_count(context, rows, budget)
+        else:
+            every = submission.gather_count(context, rows, root, budget)
         timeout_ms = budget.left_ms()
     gathered = result = None
     target = NOWHERE
     output_counts: list[int] = []
-    if context.rank == dst:
+    if dst is None or context.rank == root:
         rest = buffer.kind.shape(buffer.array)[1:]
         unit = submission.elements(rest) * buffer.unit
         gathered = buffer.empty((sum(every), *rest))
@@ -336,11 +263,11 @@ def _gather_v(
         target = (buffer.kind.address(gathered, True), sum(output_counts))
         result = submission.slices(gathered, every)
     call = Call(
-        _GATHER,
+        _operation(dst),
         (address, count),
         target,
         dtype,
-        root=dst,
+        root=root,
         uneven=True,
         output_counts=output_counts,
     )
@@ -353,3 +280,24 @@ def _gather_v(
         algorithm=algorithm,
         blocking=blocking,
     )
+
+
+def _operation(dst: int | None) -> int:
+    return _ALL_GATHER if dst is None else _GATHER
+
+
+def _root(dst: int | None, context: CiuicContext) -> int:
+    return 0 if dst is None else check_rank("dst", dst, context)
+
+
+def _rows(name: str, buffer: Buffer, counts: Any, context: CiuicContext) -> tuple[int, list[int]]:
+    """This rank's rows, and all ranks', where they are given."""
+    rows = submission.rows_of(name, buffer)
+    if counts is None:
+        return rows, []
+    counts = check_counts(f"{name}: counts", counts, context)
+    if counts[context.rank] != rows:
+        raise refuse(
+            f"{name}: x has {rows} rows, and counts says {counts[context.rank]} for this rank"
+        )
+    return rows, counts
