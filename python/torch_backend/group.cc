@@ -92,8 +92,6 @@ c10d::ErrorType TorchGroup::getError() {
   }
 }
 
-void TorchGroup::end_with(const std::string& why) { (void)communicator_->abort(why); }
-
 // Options of our own for a group that is made of this one.
 static c10::intrusive_ptr<TorchGroup::Options> options_from(const c10d::Backend::Options& given) {
   auto options = c10::make_intrusive<TorchGroup::Options>();

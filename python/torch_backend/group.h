@@ -120,15 +120,16 @@ class TorchGroup final : public c10d::Backend {
     std::span<const at::Tensor> inputs;  // the profiler's
   };
 
-  WorkPointer launch(std::span<const Call> calls, const Manner& manner, Ending ending);
-  WorkPointer launch(const Call& call, const Manner& manner, Ending ending) {
+  WorkPointer launch(std::span<const Call> calls, const Manner& manner, Ending&& ending);
+  WorkPointer launch(const Call& call, const Manner& manner, Ending&& ending) {
     return launch(std::span(&call, 1), manner, std::move(ending));
   }
   c10::intrusive_ptr<TorchWork> new_work(const Manner& manner);
   WorkPointer receive(Tensors& tensors, int source, int tag, const char* title);
   Milliseconds effective(Milliseconds timeout) const;
   int check_peer(const char* operation, int64_t rank) const;
-  void end_with(const std::string& why);
+  void await_all(Milliseconds timeout, bool wait_all_ranks, const OperationOptions& patient);
+  void await_release(Milliseconds timeout, const OperationOptions& patient);
 
   const c10::intrusive_ptr<Options> options_;
   const std::shared_ptr<Communicator> communicator_;
@@ -138,7 +139,6 @@ class TorchGroup final : public c10d::Backend {
   std::mutex mutex_;  // guards what follows
   std::vector<WorkPointer> coalesced_;
   uint32_t sparse_calls_ = 0;
-  uint32_t monitored_barriers_ = 0;
 };
 
 }  // namespace ciuic::torch_backend

@@ -28,7 +28,7 @@ c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner) {
 }
 
 TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Manner& manner,
-                                           Ending ending) {
+                                           Ending&& ending) {
   c10::intrusive_ptr<TorchWork> work = new_work(manner);
   const bool coalesces = is_coalescing_.load(std::memory_order_relaxed);
   const bool blocks = !manner.is_async && !coalesces;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kMonitoredBarrierTag = kLastUserTag + 1;
 constexpr int kReleaseTag = kLastUserTag + 2;
+constexpr std::chrono::milliseconds kGrace{5'000};
 
 void check_tag(const char* operation, int tag) {
   if (tag < 0 || tag > kLastUserTag) {
@@ -75,68 +76,73 @@ TorchGroup::WorkPointer TorchGroup::barrier(const c10d::BarrierOptions& options)
 }
 
 // Rank 0 hears from every rank by a message, and then answers all: it alone knows who is missing.
-// Where one is, the group ends, with an error on every rank that names who.
+// Where one is, the group ends, with an error on every rank that names who. Whether the others come
+// is decided here, not by the time-outs of the messages, which are long.
 void TorchGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const Milliseconds timeout =
       options.timeout == c10d::kUnsetTimeout ? effective({}) : options.timeout;
-  const std::string in_time = std::to_string(timeout.count()) + " ms";
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  const auto left_ms = [&] {
-    const auto left = deadline - std::chrono::steady_clock::now();
-    return std::max<int64_t>(0, std::chrono::duration_cast<Milliseconds>(left).count());
-  };
-  const std::string who = "[Rank " + std::to_string(rank_) + "]: ";
-  // Whether the others come is decided here, not by the time-out of an operation.
   OperationOptions patient;
-  patient.timeout_ms = timeout.count() + effective({}).count();
-
-  if (rank_ != 0) {
-    const Call calls[] = {Call::send({}, 0, kMonitoredBarrierTag), Call::recv({}, 0, kReleaseTag)};
-    Result<ciuic::Work> work = communicator_->submit(calls, patient);
-    Status status = work.status();
-    if (work.ok()) {
-      status = work->wait_for(timeout.count());
-      if (work->done()) status = work->status();
-    }
-    if (status.ok()) return;
-    const std::string reached = who + "Rank " + std::to_string(rank_) +
-                                " successfully reached monitoredBarrier, but received errors "
-                                "while waiting for send/recv from rank 0. Please check rank 0 "
-                                "logs for faulty rank. ";
-    if (work.ok() && !work->done()) {
-      end_with("rank 0 did not release monitoredBarrier in " + in_time);
-    }
-    throw_unless_ok({status.code() == StatusCode::kTimeout ? StatusCode::kAborted : status.code(),
-                     reached + status.message()},
-                    timeout);
+  patient.timeout_ms = 2 * timeout.count() + effective({}).count();
+  if (rank_ == 0) {
+    await_all(timeout, wait_all_ranks, patient);
+  } else {
+    await_release(timeout, patient);
   }
+}
 
+void TorchGroup::await_release(Milliseconds timeout, const OperationOptions& patient) {
+  const Call calls[] = {Call::send({}, 0, kMonitoredBarrierTag), Call::recv({}, 0, kReleaseTag)};
+  Result<ciuic::Work> work = communicator_->submit(calls, patient);
+  throw_unless_ok(work.status(), timeout);
+  // Rank 0 may have come later, and it is for it to say who is missing.
+  Status status = work->wait_for((timeout + std::min(timeout, kGrace)).count());
+  if (work->done()) {
+    status = work->status();
+    if (status.ok()) return;
+  } else {
+    const std::string why =
+        "rank 0 did not release monitoredBarrier in " + std::to_string(timeout.count()) + " ms";
+    (void)communicator_->abort(why);
+    status = {StatusCode::kAborted, why};
+  }
+  const std::string rank = std::to_string(rank_);
+  const std::string reached = "[Rank " + rank + "]: Rank " + rank +
+                              " successfully reached monitoredBarrier, but received errors while "
+                              "waiting for send/recv from rank 0. Please check rank 0 logs for "
+                              "faulty rank. ";
+  throw_unless_ok({status.code(), reached + status.message()}, timeout);
+}
+
+void TorchGroup::await_all(Milliseconds timeout, bool wait_all_ranks,
+                           const OperationOptions& patient) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto fail = [&](const std::string& text) {
-    end_with(text);
-    throw_unless_ok({StatusCode::kAborted, who + text}, timeout);
+    (void)communicator_->abort(text);
+    throw_unless_ok({StatusCode::kAborted, "[Rank 0]: " + text}, timeout);
   };
-  if (timeout.count() == 0) fail("Rank 0 timed out in monitoredBarrier after 0 ms.");
+  if (timeout.count() <= 0) fail("Rank 0 timed out in monitoredBarrier after 0 ms.");
   std::vector<ciuic::Work> arrivals;
   for (int rank = 1; rank < size_; ++rank) {
     Result<ciuic::Work> work = communicator_->recv({}, rank, kMonitoredBarrierTag, patient);
     throw_unless_ok(work.status(), timeout);
     arrivals.push_back(std::move(*work));
   }
-  std::vector<int> missing;
-  for (int rank = 1; rank < size_; ++rank) {
+  std::string missing;
+  int count = 0;
+  for (int rank = 1; rank < size_ && (count == 0 || wait_all_ranks); ++rank) {
     ciuic::Work& arrival = arrivals[static_cast<size_t>(rank - 1)];
-    const Status status = arrival.wait_for(left_ms());
-    if (arrival.done() && arrival.status().ok()) continue;
-    if (arrival.done()) throw_unless_ok(status, timeout);
-    missing.push_back(rank);
-    if (!wait_all_ranks) break;
-  }
-  if (!missing.empty()) {
-    std::string ranks = missing.size() == 1 ? "Rank " : "Ranks ";
-    for (size_t i = 0; i < missing.size(); ++i) {
-      ranks += (i == 0 ? "" : ", ") + std::to_string(missing[i]);
+    const auto left = deadline - std::chrono::steady_clock::now();
+    const int64_t left_ms = std::chrono::duration_cast<Milliseconds>(left).count();
+    (void)arrival.wait_for(std::max<int64_t>(0, left_ms));
+    if (!arrival.done()) {
+      missing += (count++ == 0 ? "" : ", ") + std::to_string(rank);
+    } else {
+      throw_unless_ok(arrival.status(), timeout);
     }
-    fail(ranks + " failed to pass monitoredBarrier in " + in_time);
+  }
+  if (count > 0) {
+    fail((count == 1 ? "Rank " : "Ranks ") + missing + " failed to pass monitoredBarrier in " +
+         std::to_string(timeout.count()) + " ms");
   }
   std::vector<Call> releases;
   for (int rank = 1; rank < size_; ++rank) releases.push_back(Call::send({}, rank, kReleaseTag));

@@ -23,13 +23,13 @@ TorchWork::~TorchWork() {
   work_.on_done([ending](const Status&) {});
 }
 
-void TorchWork::run(ciuic::Work work, Ending ending) {
+void TorchWork::run(ciuic::Work work, Ending&& ending) {
   work_ = std::move(work);
   ending_ = std::move(ending);
   if (ending_.finish || recordFunctionEndCallback_) end_when_done();
 }
 
-void TorchWork::has_run(ciuic::Work work, Ending ending) {
+void TorchWork::has_run(ciuic::Work work, Ending&& ending) {
   work_ = std::move(work);
   ending_ = std::move(ending);
   if (ending_.finish || recordFunctionEndCallback_) {

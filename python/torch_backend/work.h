@@ -48,9 +48,9 @@ class TorchWork final : public c10d::Work {
   ~TorchWork() override;
 
   // The operation has been started.
-  void run(ciuic::Work work, Ending ending);
+  void run(ciuic::Work work, Ending&& ending);
   // It has ended, well, in its caller's thread.
-  void has_run(ciuic::Work work, Ending ending);
+  void has_run(ciuic::Work work, Ending&& ending);
 
   bool isCompleted() override;
   bool isSuccess() const override;

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that run in several processes, which are started once for a whole file of them.
+
+A file ``checks/NAME.py`` has functions ``check_...()``. Every rank calls all of them, in their
+order; ``NAME_test.py`` has one test for each, which fails where a rank's call did. So the ranks
+import torch once, not once for each check.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TIMEOUT_S = 280
+
+_NOT_INHERITED = (
+    *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "TORCH_"),
+    "TORCHELASTIC_",
+)
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """Ours without a launcher's variables; one thread a rank, since tests share few cores."""
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
+    return {**inherited, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
+
+
+@pytest.fixture
+def environment() -> Callable[..., dict[str, str]]:
+    """:func:`clean_environment`."""
+    return clean_environment
+
+
+def checks_of(file: Path) -> list[str]:
+    """The names of a file's checks, in their order; does not import it."""
+    tree = ast.parse(file.read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [node.name for node in functions if node.name.startswith("check_")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test with the argument ``check`` is there for each check of its file."""
+    if "check" in metafunc.fixturenames:
+        metafunc.parametrize("check", checks_of(HERE / "checks" / metafunc.module.CHECKS))
+
+
+class Outcomes:
+    """What the ranks of one run have said."""
+
+    def __init__(self, folder: Path, ranks: int, ended: list[int | None]) -> None:
+        self._said = [self._read(folder / f"{rank}.jsonl") for rank in range(ranks)]
+        self._logs = [(folder / f"{rank}.log").read_text()[-6000:] for rank in range(ranks)]
+        self._ended = ended
+
+    @staticmethod
+    def _read(file: Path) -> dict[str, str]:
+        if not file.exists():
+            return {}
+        return dict(json.loads(line) for line in file.read_text().splitlines())
+
+    def assert_passed(self, check: str) -> None:
+        """Fails with what each rank has to say."""
+        for rank, said in enumerate(self._said):
+            outcome = said.get(check, f"did not get there; exit status {self._ended[rank]}")
+            assert outcome == "passed", f"rank {rank}: {outcome}\n{self._logs[rank]}"
+
+    def assert_ended_well(self) -> None:
+        """No rank has crashed, or hung, at its end."""
+        assert self._ended == [0] * len(self._ended), "\n".join(self._logs)
+
+
+@pytest.fixture(scope="module")
+def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """Runs the checks of the module's file on its number of ranks."""
+    module = request.module
+    folder = tmp_path_factory.mktemp("ranks")
+    command = [sys.executable, HERE / "run_checks.py", HERE / "checks" / module.CHECKS, folder]
+    ranks = []
+    for rank in range(module.RANKS):
+        with (folder / f"{rank}.log").open("w") as log:
+            environment = clean_environment(RANK=str(rank), WORLD_SIZE=str(module.RANKS))
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            ranks.append(process)
+    ended: list[int | None] = []
+    for process in ranks:
+        try:
+            ended.append(process.wait(TIMEOUT_S))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            ended.append(None)
+    yield Outcomes(folder, module.RANKS, ended)
