@@ -320,6 +320,7 @@ std::string GroupJudge::wrong_with(const Error& error) const {
   for (const FaultRecord& record : faults_) {
     if (explains(record, error)) return "";
   }
+  if (follows_from_another(error)) return "";
   return "an error that no fault explains";
 }
 

@@ -85,6 +85,7 @@ class GroupJudge {
   void judge_loose();
   std::string wrong_with(const Error& error) const;
   std::string wrong_with_time_out(const Error& error) const;
+  bool follows_from_another(const Error& error) const;
   bool explains(const FaultRecord& record, const Error& error) const;
   bool explains_mismatch(const Fault& fault, int victim, const Error& error) const;
   bool explains_lateness(const FaultRecord& record, int victim, const Error& error) const;

@@ -117,6 +117,19 @@ bool GroupJudge::explains(const FaultRecord& record, const Error& error) const {
   return false;
 }
 
+// Without the hub each rank ends by what it sees, and tells its peers why where there is room: what
+// a stopped process has not read may fill a sender's slots. Others then only see that it has left.
+bool GroupJudge::follows_from_another(const Error& error) const {
+  const std::string& message = error.status.message();
+  int left = -1;
+  if (!hub_is_victim() || error.status.code() != StatusCode::kPeerLost) return false;
+  if (message.find("closed its communicator") == std::string::npos) return false;
+  if (!number_after(message, "rank ", &left)) return false;
+  return std::any_of(errors_.begin(), errors_.end(), [&](const Error& other) {
+    return other.rank == left && other.at <= error.at && other.status.message() != message;
+  });
+}
+
 // The message has both calls, each with its ranks.
 bool GroupJudge::explains_mismatch(const Fault& fault, int victim, const Error& error) const {
   const std::string& message = error.status.message();
