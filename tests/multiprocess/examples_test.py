@@ -2,6 +2,7 @@
 """The short examples, as their users start them."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +90,27 @@ def test_hello_by_itself_says_what_is_missing(environment) -> None:
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("ciuic.errors.UnavailableError: ")
     assert "ciuic run -n" in last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "last"),
+    [
+        (["ddp_spawn.py"], r"ciuic, 2 ranks: loss (\S+) -> (\S+)"),
+        (["rpc_model_parallel.py"], r"ciuic: loss (\S+) -> (\S+) in 100 steps, 3 workers"),
+    ],
+    ids=lambda words: words[0] if isinstance(words, list) else "",
+)
+def test_programs_that_start_their_ranks(environment, program: list[str], last: str) -> None:
+    pytest.importorskip("torch")
+    result = subprocess.run(
+        [sys.executable, str(EXAMPLES / program[0]), *program[1:]],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = re.fullmatch(last, result.stdout.splitlines()[-1])
+    assert found, result.stdout
+    assert float(found[2]) < 0.9 * float(found[1])
