@@ -79,12 +79,14 @@ class Outcomes:
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """Runs the checks of the module's file on its number of ranks."""
     module = request.module
+    more = getattr(module, "ENVIRONMENT", {})
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, HERE / "run_checks.py", HERE / "checks" / module.CHECKS, folder]
     ranks = []
     for rank in range(module.RANKS):
         with (folder / f"{rank}.log").open("w") as log:
-            environment = clean_environment(RANK=str(rank), WORLD_SIZE=str(module.RANKS))
+            places = {"RANK": str(rank), "WORLD_SIZE": str(module.RANKS)}
+            environment = clean_environment(**places, **more)
             process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
             ranks.append(process)
     ended: list[int | None] = []
