@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/dtype_text.h"
@@ -18,6 +19,11 @@ static Status invalid(std::string message) {
 Status check_buffer(const char* operation, const char* name, const ConstBuffer& buffer) {
   if (buffer.count < 0) {
     return invalid(fmt::format("{}: {} has a negative count ({})", operation, name, buffer.count));
+  }
+  if (static_cast<size_t>(buffer.count) >
+      PTRDIFF_MAX / std::max<size_t>(1, size_of(buffer.dtype))) {
+    return invalid(fmt::format("{}: {} has {} {} elements, more than memory can hold", operation,
+                               name, buffer.count, name_of(buffer.dtype)));
   }
   if (buffer.data == nullptr && buffer.count > 0) {
     return invalid(fmt::format("{}: {} is null, for {} elements", operation, name, buffer.count));

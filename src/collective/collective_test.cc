@@ -50,6 +50,13 @@ TEST_F(Operations, RefuseBuffersThatCannotBe) {
   EXPECT_EQ(code(all_reduce_of(in(8), out(8, DataType::kInt32))), StatusCode::kInvalidArgument);
   EXPECT_EQ(code(all_reduce_of({nullptr, 3, DataType::kFloat32, {}}, out(3))),
             StatusCode::kInvalidArgument);
+  // Whose bytes no number of 64 bits holds: they would be few.
+  for (const int64_t count : {INT64_MAX / 4 + 1, int64_t{1} << 62, INT64_MAX}) {
+    EXPECT_EQ(code(all_reduce_of(in(count), out(count))), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code(Call::send(in(count), 1, 0)), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code(Call::recv(out(count), 1)), StatusCode::kInvalidArgument);
+    EXPECT_EQ(code(Call::broadcast(out(count), 0)), StatusCode::kInvalidArgument);
+  }
   ConstBuffer on_gpu = in(8);
   on_gpu.device.kind = DeviceKind::kCuda;
   EXPECT_EQ(code(all_reduce_of(on_gpu, out(8))), StatusCode::kUnsupported);
