@@ -200,7 +200,8 @@ void copy_own(Group& group, uint32_t number, std::byte* target) {
   const size_t index = find_send(with, number);
   CIUIC_ASSERT(index < with.sends.size());
   const Request& request = with.sends[index]->request;
-  if (request.count > 0) std::memcpy(target, request.input, bytes_of(request));
+  // Also into the same memory, or memory that overlaps.
+  if (request.count > 0) std::memmove(target, request.input, bytes_of(request));
   erase_send(group, &with, index);
 }
 
