@@ -111,6 +111,21 @@ def test_sizes_become_whole_elements_each_once() -> None:
     ]
 
 
+def test_each_implementation_is_called_in_the_ways_that_it_has() -> None:
+    both = Options(through=("python", "torch"), implementations=("ciuic", "fake"), algorithm="ring")
+    assert both.series() == [
+        Series("ciuic", "python"),
+        Series("ciuic", "torch"),
+        Series("fake", "torch"),
+        Series("ciuic by ring", "python"),
+    ]
+    steps = Options(operation="ddp", through=("step", "buckets"), implementations=("gloo",))
+    assert steps.series() == [Series("gloo", "step"), Series("gloo", "buckets")]
+    for wrong in ({"through": ("native",)}, {"through": ("step",), "dtype": "float64"}):
+        with pytest.raises(ValueError):
+            Options(operation="ddp", **wrong)  # type: ignore[arg-type]
+
+
 def test_an_algorithm_by_name_is_one_more_implementation() -> None:
     assert Options(algorithm="ring", implementations=("ciuic",)).series() == [
         Series("ciuic", "native"),
@@ -127,10 +142,11 @@ def test_rows_have_medians_over_all_rounds_of_the_mean_over_ranks() -> None:
     options = Options(ranks=4, sizes=(4000,), implementations=("gloo",))
     report = Report(options)
     gloo = Series("gloo", "python")
-    report.add(gloo, 1000, [[1000, 2000], [3000, 4000], [1000, 2000], [3000, 4000]])
-    report.add(gloo, 1000, [[9000], [9000], [9000], [9000]])
+    report.add(gloo, 1000, [[1000, 2000], [3000, 4000], [1000, 2000], [3000, 4000]], [800] * 4)
+    report.add(gloo, 1000, [[9000], [9000], [9000], [9000]], [100, 200, 300, 400])
     (row,) = report.rows()
     assert (row["median_us"], row["p99_us"], row["rounds"], row["calls"]) == (3.0, 9.0, 2, 3)
+    assert row["cpu_us"] == pytest.approx((0.4 + 0.25) / 2)
     assert row["bytes"] == 4000
     assert row["algbw_gb_s"] == pytest.approx(4000 / 3000, rel=1e-5)
     assert row["busbw_gb_s"] == pytest.approx(4000 / 3000 * 1.5, rel=1e-5)
@@ -176,6 +192,25 @@ def test_gloo_and_ciuic_are_measured_side_by_side(tmp_path: Path) -> None:
     assert figures["seed"] == 5
     assert {"cpu", "cores"} <= figures["machine"].keys()
     assert "median" in done.stdout and "100,000" in done.stdout
+
+
+@pytest.mark.slow
+def test_torch_distributed_is_measured_over_all_that_it_has(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "torch.json"
+    for words in (
+        ["all_reduce", "--through", "torch", "--sizes", "4"],
+        ["ddp", "--sizes", "1M"],
+    ):
+        done = bench(*words, "--impl", "ciuic,gloo,fake", "--json", str(file), *SHORT)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(file.read_text())
+        assert found["skipped"] == []
+        ways = ("torch", "torch_async") if words[0] == "all_reduce" else ("step", "buckets")
+        assert [(row["impl"], row["through"]) for row in found["rows"]] == [
+            (impl, way) for impl in ("ciuic", "gloo", "fake") for way in ways
+        ]
+        assert all(row["cpu_us"] > 0 for row in found["rows"])
 
 
 def test_an_algorithm_of_ones_own_is_measured_beside_the_chosen_one(tmp_path: Path) -> None:
@@ -252,6 +287,7 @@ def gloo_group(tmp_path: Path, timeout_s: float = 60.0) -> Group:
     settings = {
         "ranks": 2,
         "counts": [2],
+        "operation": "all_reduce",
         "dtype": "float32",
         "op": "sum",
         "through": ["python"],

@@ -6,17 +6,27 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Annotated
 
 import typer
 
-from ciuic.bench.options import IMPLEMENTATIONS, THROUGHS, Options, parse_size, sweep
+from ciuic.bench.options import (
+    DEFAULT_IMPLEMENTATIONS,
+    DEFAULT_SIZES,
+    DEFAULT_WAYS,
+    WAYS,
+    Options,
+    parse_size,
+    sweep,
+)
 
 
 def bench(
-    operation: Annotated[str, typer.Argument(help="The operation: all_reduce.")] = "all_reduce",
+    operation: Annotated[
+        str, typer.Argument(help="all_reduce; or ddp, a training step.")
+    ] = "all_reduce",
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Processes of each.")] = 2,
     begin: Annotated[str, typer.Option("-b", "--begin", help="Smallest size, in bytes.")] = "8",
     end: Annotated[str, typer.Option("-e", "--end", help="Largest size.")] = "64M",
@@ -24,11 +34,16 @@ def bench(
     sizes: Annotated[
         str | None, typer.Option(help="The sizes themselves, such as 8,1K,1M.")
     ] = None,
-    impl: Annotated[str, typer.Option(help="Implementations, separated by commas.")] = ",".join(
-        IMPLEMENTATIONS
-    ),
+    impl: Annotated[
+        str,
+        typer.Option(help="ciuic, gloo, fake (torch's, which sends nothing), separated by commas."),
+    ] = ",".join(DEFAULT_IMPLEMENTATIONS),
     through: Annotated[
-        str, typer.Option(help="native: a loop in C++; python: calls from Python; both.")
+        str,
+        typer.Option(
+            help="native: a loop in C++; python: calls from Python; both; torch: "
+            "torch.distributed, blocking and async. Of ddp: step; buckets, all-reduced alone."
+        ),
     ] = "both",
     dtype: Annotated[str, typer.Option(help="Element type.")] = "float32",
     op: Annotated[str, typer.Option(help="sum, avg, min, max or product.")] = "sum",
@@ -52,13 +67,9 @@ def bench(
         options = Options(
             operation=operation,
             ranks=ranks,
-            sizes=tuple(
-                [parse_size(size) for size in sizes.split(",")]
-                if sizes is not None
-                else sweep(parse_size(begin), parse_size(end), factor)
-            ),
+            sizes=tuple(_sizes(operation, sizes, begin, end, factor)),
             implementations=tuple(impl.split(",")),
-            through=THROUGHS if through == "both" else tuple(through.split(",")),
+            through=_ways(operation, through),
             dtype=dtype,
             op=op,
             algorithm=algorithm,
@@ -71,6 +82,20 @@ def bench(
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None
     raise SystemExit(run(options, json_file))
+
+
+def _sizes(operation: str, sizes: str | None, begin: str, end: str, factor: int) -> Sequence[int]:
+    if sizes is not None:
+        return [parse_size(size) for size in sizes.split(",")]
+    return DEFAULT_SIZES.get(operation) or sweep(parse_size(begin), parse_size(end), factor)
+
+
+def _ways(operation: str, through: str) -> tuple[str, ...]:
+    if through == "both":
+        return DEFAULT_WAYS.get(operation, ())
+    if through == "torch":
+        return tuple(way for way in WAYS.get(operation, ()) if way not in ("native", "python"))
+    return tuple(through.split(","))
 
 
 def _found(algorithm: str, module: str, plan: str, ranks: int) -> str:

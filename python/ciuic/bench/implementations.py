@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from ciuic import _native
-from ciuic.bench.options import BY_NAME
+from ciuic.bench.options import BY_NAME, OF_TORCH
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
 
 Call = Callable[[], object]
@@ -192,11 +192,43 @@ def load_algorithms(module: str, plan: str) -> str | None:
     return load(plan) if plan else None
 
 
-def join(impl: str, rank: int, ranks: int, settings: dict[str, Any]) -> Implementation:
-    """One of ``options.IMPLEMENTATIONS``, or this library by an algorithm of one's own choice."""
-    if impl.startswith(BY_NAME):
-        return Ciuic(rank, ranks, settings, impl[len(BY_NAME) :])
-    return _MAKERS[impl](rank, ranks, settings)
+class Joined:
+    """One implementation in one process, called in any of its ways."""
+
+    def __init__(self, impl: str, rank: int, ranks: int, settings: dict[str, Any]) -> None:
+        of_torch = [way for way in settings["through"] if way in OF_TORCH]
+        self._own: Implementation | None = None
+        self._torch: Any = None
+        if impl.startswith(BY_NAME):
+            self._own = Ciuic(rank, ranks, settings, impl[len(BY_NAME) :])
+        elif impl in _MAKERS and len(of_torch) < len(settings["through"]):
+            self._own = _MAKERS[impl](rank, ranks, settings)
+        if of_torch and not impl.startswith(BY_NAME):
+            try:
+                from ciuic.bench.through_torch import ThroughTorch
+            except ImportError:
+                raise RefusedError("PyTorch is not installed") from None
+            self._torch = ThroughTorch(impl, rank, ranks, settings)
+
+    def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
+        durations: list[int] = self._of(through).run(through, count, warm_up, iterations)
+        return durations
+
+    def address(self, through: str) -> int:
+        """Of the buffer that is reduced."""
+        return int(self._of(through).address())
+
+    def check_step(self, count: int) -> int:
+        """The first gradient of a step of ddp that is wrong, or -1."""
+        return int(self._torch.check(count))
+
+    def close(self) -> None:
+        for one in (self._own, self._torch):
+            if one is not None:
+                one.close()
+
+    def _of(self, through: str) -> Any:
+        return self._torch if through in OF_TORCH else self._own
 
 
 _MAKERS: dict[str, Callable[[int, int, dict[str, Any]], Implementation]] = {

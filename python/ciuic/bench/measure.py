@@ -62,6 +62,7 @@ def _groups(options: Options, report: Report) -> Iterator[dict[str, Group]]:
         stack.callback(guardian.close)
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ciuic-bench-"))
         settings: dict[str, Any] = {
+            "operation": options.operation,
             "ranks": options.ranks,
             "counts": options.counts(),
             "dtype": options.dtype,
@@ -150,5 +151,10 @@ def _measure(
                     warm_up=max(1, one.iterations // 10),
                     iterations=one.iterations,
                 )
-            report.add(one.series, one.count, [answer["ns"] for answer in answers])
+            report.add(
+                one.series,
+                one.count,
+                [answer["ns"] for answer in answers],
+                [answer["cpu_ns"] for answer in answers],
+            )
     progress(options.rounds * len(plan), options.rounds * len(plan))

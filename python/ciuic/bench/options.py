@@ -8,9 +8,21 @@ from dataclasses import dataclass
 
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp, check_reducible
 
-OPERATIONS = ("all_reduce",)
-IMPLEMENTATIONS = ("ciuic", "gloo")
-THROUGHS = ("native", "python")
+IMPLEMENTATIONS = ("ciuic", "gloo", "fake")
+DEFAULT_IMPLEMENTATIONS = ("ciuic", "gloo")
+
+# How an operation is called, the usual ways first: from a loop in C++, from one in Python, through
+# torch.distributed; a step of DistributedDataParallel, and its buckets alone.
+WAYS = {
+    "all_reduce": ("native", "python", "torch", "torch_async"),
+    "ddp": ("step", "buckets"),
+}
+OPERATIONS = tuple(WAYS)
+DEFAULT_WAYS = {"all_reduce": ("native", "python"), "ddp": ("step", "buckets")}
+DEFAULT_SIZES = {"all_reduce": None, "ddp": (40_000_000,)}  # None: a sweep
+
+_WAYS_OF = {"gloo": ("python",), "fake": ()}  # beside those of torch; others have all
+OF_TORCH = ("torch", "torch_async", "step", "buckets")
 BY_NAME = "ciuic by "  # and an algorithm: this library, with that instead of its choice
 
 _SIZE = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -59,11 +71,13 @@ class Options:
     """One run of the bench.
 
     Args:
-        operation: One of :data:`OPERATIONS`.
+        operation: One of :data:`OPERATIONS`: an all-reduce, or a training step of a transformer
+            under torch's DistributedDataParallel.
         ranks: Processes of each implementation.
-        sizes: Bytes of a rank's buffer; rounded down to whole elements, up to one.
+        sizes: Bytes of a rank's buffer, or of the model's gradients; rounded down to whole
+            elements, up to one.
         implementations: Of :data:`IMPLEMENTATIONS`.
-        through: Of :data:`THROUGHS`: from a loop in C++, from a loop in Python.
+        through: Of the operation's :data:`WAYS`.
         dtype, op: By name.
         algorithm: One that is measured beside the library's choice.
         module, plan: A Python file that registers it, or a plan file that has it; both are loaded
@@ -80,8 +94,8 @@ class Options:
     operation: str = "all_reduce"
     ranks: int = 2
     sizes: tuple[int, ...] = (8,)
-    implementations: tuple[str, ...] = IMPLEMENTATIONS
-    through: tuple[str, ...] = THROUGHS
+    implementations: tuple[str, ...] = DEFAULT_IMPLEMENTATIONS
+    through: tuple[str, ...] = DEFAULT_WAYS["all_reduce"]
     dtype: str = "float32"
     op: str = "sum"
     algorithm: str = ""
@@ -95,7 +109,7 @@ class Options:
     def __post_init__(self) -> None:
         _check("operation", (self.operation,), OPERATIONS)
         _check("implementation", self.implementations, IMPLEMENTATIONS)
-        _check("way to call", self.through, THROUGHS)
+        _check("way to call", self.through, WAYS[self.operation])
         _check("dtype", (self.dtype,), tuple(CODE_OF_NAME))
         _check("op", (self.op,), tuple(op.name.lower() for op in ReduceOp))
         check_reducible(self.dtype_code, ReduceOp[self.op.upper()])
@@ -107,6 +121,12 @@ class Options:
             raise ValueError("at least one size is needed, of one byte or more")
         if not self.series():
             raise ValueError(f"no implementation named is called through {self.through[0]}")
+        if self.operation == "ddp" and (self.dtype, self.op, self.algorithm) != (
+            "float32",
+            "sum",
+            "",
+        ):
+            raise ValueError("ddp is measured with float32 and DDP's own averages alone")
 
     @property
     def dtype_code(self) -> int:
@@ -121,14 +141,20 @@ class Options:
         return sorted({max(1, size // self.element_bytes) for size in self.sizes})
 
     def series(self) -> list[Series]:
-        """What has a row for each size. Only ciuic has a loop in C++."""
+        """What has a row for each size."""
         named = (BY_NAME + self.algorithm,) if self.algorithm else ()
         return [
             Series(impl, through)
             for impl in self.implementations + named
             for through in self.through
-            if through == "python" or impl.startswith("ciuic")
+            if _can(impl, through)
         ]
+
+
+def _can(impl: str, through: str) -> bool:
+    if through in OF_TORCH:
+        return not impl.startswith(BY_NAME)
+    return through in _WAYS_OF.get(impl, (through,))
 
 
 def _check(what: str, given: tuple[str, ...], allowed: tuple[str, ...]) -> None:

@@ -17,7 +17,8 @@ from ciuic.bench.options import Options, Series
 
 STATISTIC = (
     "per call: mean over the ranks of the time from the end of one call to the end of the next; "
-    "median and p99 over the calls of all rounds"
+    "median and p99 over the calls of all rounds; cpu: time of all threads of a process, mean over "
+    "calls and ranks, median over the rounds"
 )
 
 
@@ -28,18 +29,25 @@ class Report:
         self.options = options
         self.skipped: list[dict[str, str]] = []
         self._calls: dict[tuple[Series, int], list[float]] = {}
-        self._rounds: dict[tuple[Series, int], int] = {}
+        self._cpu_ns: dict[tuple[Series, int], list[float]] = {}
 
     def skip(self, series: Series, reason: str) -> None:
         """This series has no rows."""
         self.skipped.append({"impl": series.impl, "through": series.through, "reason": reason})
 
-    def add(self, series: Series, count: int, nanoseconds: Sequence[Sequence[int]]) -> None:
-        """One round: the durations of the same calls on each rank."""
+    def add(
+        self,
+        series: Series,
+        count: int,
+        nanoseconds: Sequence[Sequence[int]],
+        cpu_ns: Sequence[int],
+    ) -> None:
+        """One round: the durations of the same calls on each rank, and each rank's CPU time."""
         key = (series, count)
         calls = self._calls.setdefault(key, [])
         calls += [sum(call) / len(call) for call in zip(*nanoseconds, strict=True)]
-        self._rounds[key] = self._rounds.get(key, 0) + 1
+        of_calls = sum(len(of_rank) for of_rank in nanoseconds)
+        self._cpu_ns.setdefault(key, []).append(sum(cpu_ns) / of_calls)
 
     def notes(self) -> list[str]:
         """Why there are rows missing."""
@@ -66,7 +74,8 @@ class Report:
             "through": series.through,
             "median_us": round(median_ns / 1e3, 4),
             "p99_us": round(percentile(calls, 99) / 1e3, 4),
-            "rounds": self._rounds[series, count],
+            "cpu_us": round(statistics.median(self._cpu_ns[series, count]) / 1e3, 4),
+            "rounds": len(self._cpu_ns[series, count]),
             "calls": len(calls),
             "algbw_gb_s": round(algorithm_gb_s, 6),
             "busbw_gb_s": round(algorithm_gb_s * 2 * (options.ranks - 1) / options.ranks, 6),
@@ -101,7 +110,7 @@ class Report:
         )
         for name in ("bytes", "implementation", "through"):
             table.add_column(name, justify="right" if name == "bytes" else "left")
-        for name in ("median µs", "p99 µs", "alg GB/s", "bus GB/s"):
+        for name in ("median µs", "p99 µs", "CPU µs", "alg GB/s", "bus GB/s"):
             table.add_column(name, justify="right")
         for row, following in zip(rows, [*rows[1:], None], strict=True):
             best = min(other["median_us"] for other in rows if other["bytes"] == row["bytes"])
@@ -111,6 +120,7 @@ class Report:
                 row["through"],
                 significant(row["median_us"]),
                 significant(row["p99_us"]),
+                significant(row["cpu_us"]),
                 significant(row["algbw_gb_s"]),
                 significant(row["busbw_gb_s"]),
                 style="bold" if row["median_us"] == best else None,

@@ -11,12 +11,12 @@ import json
 import os
 import socket
 import sys
+import time
 import traceback
 from typing import IO, Any
 
 from ciuic import _native
-from ciuic.bench import implementations
-from ciuic.bench.implementations import Implementation, RefusedError
+from ciuic.bench.implementations import Joined, RefusedError
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
 
 
@@ -27,7 +27,7 @@ def main(fd: int) -> None:
         rank, ranks = settings["rank"], settings["ranks"]
         _pin(rank, ranks)
         try:
-            implementation = implementations.join(settings["impl"], rank, ranks, settings)
+            implementation = Joined(settings["impl"], rank, ranks, settings)
         except Exception as error:
             _answer(stream, _failure(error))
             return
@@ -52,21 +52,30 @@ def _pin(rank: int, ranks: int) -> None:
 
 
 def _serve(
-    implementation: Implementation, settings: dict[str, Any], command: dict[str, Any]
+    implementation: Joined, settings: dict[str, Any], command: dict[str, Any]
 ) -> dict[str, Any]:
     through, count = command["through"], command["count"]
     if command["do"] == "check":
+        if settings["operation"] == "ddp":
+            return {"difference": implementation.check_step(count)}
+        if settings["impl"] == "fake":  # it sends nothing
+            return {"difference": -1}
         dtype = CODE_OF_NAME[settings["dtype"]]
         op = int(ReduceOp[settings["op"].upper()])
         ranks = settings["ranks"]
-        address = implementation.address()
+        address = implementation.address(through)
         _native.bench_fill(address, count, dtype, op, settings["rank"], ranks)
         implementation.run(through, count, 0, 1)
         difference = _native.bench_first_difference(address, count, dtype, op, ranks)
         # What is timed is applied to its own result again and again: zeros stay zeros.
         ctypes.memset(address, 0, count * SIZE_OF_CODE[dtype])
         return {"difference": difference}
-    return {"ns": implementation.run(through, count, command["warm_up"], command["iterations"])}
+    warm_up, iterations = command["warm_up"], command["iterations"]
+    began_ns = time.process_time_ns()
+    durations = implementation.run(through, count, warm_up, iterations)
+    # Of all threads of the process; the calls that warm up are like the others.
+    cpu_ns = (time.process_time_ns() - began_ns) * iterations // (warm_up + iterations)
+    return {"ns": durations, "cpu_ns": cpu_ns}
 
 
 def _failure(error: Exception) -> dict[str, Any]:
