@@ -23,13 +23,13 @@ static constexpr uint32_t kMaxAgreed = 16;
 
 std::string Card::who() const {
   const std::string former =
-      former_rank < 0 ? "" : fmt::format("; rank {} before shrink()", former_rank);
+      former_rank < 0 ? "" : fmt::format("; rank {} of the group before", former_rank);
   return fmt::format("rank {} (host {}, process {}{})", rank, host_name, pid, former);
 }
 
 std::string rank_name(int rank, int former_rank) {
   if (former_rank < 0) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} (rank {} before shrink())", rank, former_rank);
+  return fmt::format("rank {} (rank {} of the group before)", rank, former_rank);
 }
 
 static void write_text(ByteWriter* out, const std::string& text) {

@@ -45,7 +45,7 @@ struct Card {
   std::string who() const;
 };
 
-// "rank 3", or "rank 3 (rank 5 before shrink())".
+// "rank 3", or "rank 3 (rank 5 of the group before)".
 std::string rank_name(int rank, int former_rank);
 
 inline constexpr size_t kMaxCardBytes = 16 * 1024;

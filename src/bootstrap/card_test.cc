@@ -33,10 +33,10 @@ TEST(Card, NamesAFormerRankThatNobodyIsTold) {
   EXPECT_EQ(card.who(), "rank 1 (host node7, process 4711)");
   const std::string told = encode(card);
   card.former_rank = 2;
-  EXPECT_EQ(card.who(), "rank 1 (host node7, process 4711; rank 2 before shrink())");
+  EXPECT_EQ(card.who(), "rank 1 (host node7, process 4711; rank 2 of the group before)");
   EXPECT_EQ(encode(card), told);
   EXPECT_EQ(rank_name(1, -1), "rank 1");
-  EXPECT_EQ(rank_name(1, 2), "rank 1 (rank 2 before shrink())");
+  EXPECT_EQ(rank_name(1, 2), "rank 1 (rank 2 of the group before)");
 }
 
 TEST(Card, RoundTrip) {

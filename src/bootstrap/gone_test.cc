@@ -83,7 +83,7 @@ TEST(Gone, RankZeroMissesAtOnceWhoHasMetItAndDied) {
   second.end[1].reset();
   rank_0.join();
   EXPECT_EQ(joined.status().code(), StatusCode::kPeerLost);
-  EXPECT_EQ(joined.status().message(), "rank 2 (rank 5 before shrink()) is gone");
+  EXPECT_EQ(joined.status().message(), "rank 2 (rank 5 of the group before) is gone");
 }
 
 TEST(Gone, WhoHasMetRankZeroDoesNotAskForItForever) {
@@ -99,7 +99,7 @@ TEST(Gone, WhoHasMetRankZeroDoesNotAskForItForever) {
   Fence fence(encode(invitation), {{0, line.end[0].get()}});
   const Joined joined = exchange_cards(&fence, card_for(1, 3), options_for(kLongMs));
   EXPECT_EQ(joined.status().code(), StatusCode::kPeerLost);
-  EXPECT_EQ(joined.status().message(), "rank 0 (rank 2 before shrink()) is gone");
+  EXPECT_EQ(joined.status().message(), "rank 0 (rank 2 of the group before) is gone");
 }
 
 TEST(Gone, WhoDoesNotComeIsNamedByBothNumbers) {
@@ -107,8 +107,9 @@ TEST(Gone, WhoDoesNotComeIsNamedByBothNumbers) {
   Fence fence("", {{1, line.end[0].get()}});
   const Joined joined = exchange_cards(&fence, card_for(0, 3), options_for(300));
   EXPECT_EQ(joined.status().code(), StatusCode::kTimeout);
-  EXPECT_THAT(joined.status().message(),
-              HasSubstr("ranks 1 (rank 3 before shrink()), 2 (rank 5 before shrink()) did not"));
+  EXPECT_THAT(
+      joined.status().message(),
+      HasSubstr("ranks 1 (rank 3 of the group before), 2 (rank 5 of the group before) did not"));
 }
 
 // Polls as one does who waits for something else, until the join has failed.
