@@ -124,7 +124,7 @@ class TorchGroup final : public c10d::Backend {
   WorkPointer launch(const Call& call, const Manner& manner, Ending&& ending) {
     return launch(std::span(&call, 1), manner, std::move(ending));
   }
-  c10::intrusive_ptr<TorchWork> new_work(const Manner& manner);
+  c10::intrusive_ptr<TorchWork> new_work(const Manner& manner, Milliseconds timeout);
   WorkPointer receive(Tensors& tensors, int source, int tag, const char* title);
   Milliseconds effective(Milliseconds timeout) const;
   int check_peer(const char* operation, int64_t rank) const;

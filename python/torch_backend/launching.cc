@@ -14,36 +14,38 @@ TorchGroup::Milliseconds TorchGroup::effective(Milliseconds timeout) const {
   return Milliseconds(timeout_ms_.load(std::memory_order_relaxed));
 }
 
-c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner) {
+c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner, Milliseconds timeout) {
   const uint64_t sequence = sequence_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const Milliseconds timeout = effective(manner.timeout);
   // A title makes the constructor record an event, which costs even where nobody listens.
-  if (at::hasCallbacks() && at::isRecordFunctionEnabled()) {
+  if (at::hasCallbacks() && at::isRecordFunctionEnabled()) [[unlikely]] {
     return c10::make_intrusive<TorchWork>(
-        communicator_, manner.type, sequence, timeout, manner.title,
+        manner.type, sequence, timeout, manner.title,
         std::optional<Tensors>(Tensors(manner.inputs.begin(), manner.inputs.end())));
   }
-  return c10::make_intrusive<TorchWork>(communicator_, manner.type, sequence, timeout, nullptr,
-                                        std::nullopt);
+  static const std::optional<Tensors> none;
+  return c10::make_intrusive<TorchWork>(manner.type, sequence, timeout, nullptr, none);
 }
 
 TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Manner& manner,
                                            Ending&& ending) {
-  c10::intrusive_ptr<TorchWork> work = new_work(manner);
+  const Milliseconds timeout = effective(manner.timeout);
+  c10::intrusive_ptr<TorchWork> work = new_work(manner, timeout);
   const bool coalesces = is_coalescing_.load(std::memory_order_relaxed);
   const bool blocks = !manner.is_async && !coalesces;
-  const Milliseconds timeout = effective(manner.timeout);
   OperationOptions options;
   options.timeout_ms = timeout.count();
   options.wait_follows = blocks;
   Result<ciuic::Work> started = communicator_->submit(calls, options);
-  throw_unless_ok(started.status(), timeout);
+  if (!started.ok()) [[unlikely]]
+    throw_unless_ok(started.status(), timeout);
   if (blocks) {
-    throw_unless_ok(wait_interruptibly(*started, communicator_.get()), timeout);
+    const Status status = wait_interruptibly(*started, communicator_.get());
+    if (!status.ok()) [[unlikely]]
+      throw_unless_ok(status, timeout);
     work->has_run(std::move(*started), std::move(ending));
     return work;
   }
-  work->run(std::move(*started), std::move(ending));
+  work->run(std::move(*started), std::move(ending), communicator_);
   if (!coalesces) return work;
   {
     const std::lock_guard<std::mutex> lock(mutex_);

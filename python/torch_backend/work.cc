@@ -23,7 +23,8 @@ TorchWork::~TorchWork() {
   work_.on_done([ending](const Status&) {});
 }
 
-void TorchWork::run(ciuic::Work work, Ending&& ending) {
+void TorchWork::run(ciuic::Work work, Ending&& ending, std::weak_ptr<Communicator> communicator) {
+  communicator_ = std::move(communicator);
   work_ = std::move(work);
   ending_ = std::move(ending);
   if (ending_.finish || recordFunctionEndCallback_) end_when_done();
@@ -108,6 +109,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
     c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
     if (!ending_.nested.empty()) type = c10::ListType::create(std::move(type));
     future_ = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+    has_future_.store(true, std::memory_order_release);
     has_ended = ended_.load(std::memory_order_relaxed);
   }
   if (has_ended) {
@@ -120,12 +122,13 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
 
 // Another thread is at completing it: it is done when wait() returns.
 void TorchWork::wait_for_future() {
+  if (!has_future_.load(std::memory_order_acquire)) return;
   c10::intrusive_ptr<c10::ivalue::Future> future;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     future = future_;
   }
-  if (future) future->wait();
+  future->wait();
 }
 
 bool TorchWork::wait(std::chrono::milliseconds timeout) {

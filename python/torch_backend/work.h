@@ -38,17 +38,13 @@ struct Ending {
 class TorchWork final : public c10d::Work {
  public:
   // With a title the profiler is told of it, and of its inputs.
-  TorchWork(std::weak_ptr<Communicator> communicator, c10d::OpType type, uint64_t sequence,
-            std::chrono::milliseconds timeout, const char* title,
-            const std::optional<Tensors>& inputs)
-      : c10d::Work(-1, type, title, inputs),
-        communicator_(std::move(communicator)),
-        sequence_(sequence),
-        timeout_(timeout) {}
+  TorchWork(c10d::OpType type, uint64_t sequence, std::chrono::milliseconds timeout,
+            const char* title, const std::optional<Tensors>& inputs)
+      : c10d::Work(-1, type, title, inputs), sequence_(sequence), timeout_(timeout) {}
   ~TorchWork() override;
 
   // The operation has been started.
-  void run(ciuic::Work work, Ending&& ending);
+  void run(ciuic::Work work, Ending&& ending, std::weak_ptr<Communicator> communicator);
   // It has ended, well, in its caller's thread.
   void has_run(ciuic::Work work, Ending&& ending);
 
@@ -68,12 +64,13 @@ class TorchWork final : public c10d::Work {
   void complete(c10::ivalue::Future& future);
   c10::IValue value() const;
 
-  const std::weak_ptr<Communicator> communicator_;
+  std::weak_ptr<Communicator> communicator_;  // of one that is under way
   const uint64_t sequence_;
   const std::chrono::milliseconds timeout_;
   ciuic::Work work_;
   Ending ending_;
   std::atomic<bool> ended_{false};
+  std::atomic<bool> has_future_{false};
   bool is_ending_ = false;      // guarded by mutex_, as are these
   bool is_registered_ = false;  // end() is called when the operation ends
   c10::intrusive_ptr<c10::ivalue::Future> future_;
