@@ -122,6 +122,24 @@ std::string memory_advice() {
   return text;
 }
 
+// The number in a control group's file; none where it says "max", or is not there.
+static std::optional<uint64_t> bytes_of_group(const std::string& name) {
+  Result<std::string> text = read_file("/sys/fs/cgroup/" + name, 64);
+  if (!text.ok()) return std::nullopt;
+  std::istringstream fields(*text);
+  uint64_t bytes = 0;
+  if (fields >> bytes) return bytes;
+  return std::nullopt;
+}
+
+size_t available_memory() {
+  uint64_t available = bytes_in("/proc/meminfo", "MemAvailable").value_or(~uint64_t{0});
+  const auto most = bytes_of_group("memory.max");
+  const auto used = bytes_of_group("memory.current");
+  if (most && used) available = std::min(available, *most - std::min(*most, *used));
+  return available;
+}
+
 Result<std::thread> start_thread(std::function<void()> run) {
   try {
     return std::thread(std::move(run));

@@ -26,6 +26,10 @@ std::string open_files_advice();
 // space, ...". Only limits that there are.
 std::string memory_advice();
 
+// Bytes that this process can still have of the machine and of its control group, as far as they
+// tell; shared memory takes them at once, and what takes more ends in the machine's OOM killer.
+size_t available_memory();
+
 // kResource where the system gives no thread; the message says what may limit them.
 Result<std::thread> start_thread(std::function<void()> run);
 

@@ -126,5 +126,23 @@ TEST(Limits, NoThreadIsAnError) {
   EXPECT_TRUE(ran);
 }
 
+// Without the look at what there is, this test would end the machine's other processes, too.
+TEST(Limits, MoreMemoryThanThereIsIsRefusedAtOnce) {
+  const size_t available = available_memory();
+  EXPECT_GT(available, size_t{1} << 20);
+  EXPECT_LT(available, size_t{1} << 45);
+  EXPECT_EQ(in_child([] {
+              // Where it is not refused, the attempt ends early.
+              if (!set_limit(RLIMIT_FSIZE, 1 << 20, 1 << 20)) return 1;
+              const auto made = create_memfd("test", size_t{1} << 45);
+              return made.status().code() == StatusCode::kResource &&
+                             has(made.status(), "35184372088832 bytes") &&
+                             has(made.status(), "ENOMEM")
+                         ? 0
+                         : 2;
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace ciuic::posix

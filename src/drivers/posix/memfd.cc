@@ -19,6 +19,9 @@
 
 namespace ciuic::posix {
 
+// From here on it is worth a look at what the machine has.
+static constexpr size_t kLarge = size_t{1} << 20;
+
 static constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // mmap and fallocate fail with ENOMEM, ENOSPC or, at a limit of the process, EFBIG or EAGAIN; for
@@ -52,6 +55,10 @@ Result<Mapping> Mapping::map(int fd, size_t bytes, bool writable) {
 }
 
 Result<UniqueFd> create_memfd(const std::string& name, size_t bytes) {
+  // The kernel would first take all that there is, and then look for a process to kill.
+  if (bytes >= kLarge && bytes > available_memory()) {
+    return memory_status("shared memory", bytes, ENOMEM);
+  }
   UniqueFd fd(memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return system_status("memfd_create", errno);
   int error = 0;
