@@ -13,12 +13,15 @@ class Group;
 struct Chunk {
   const std::byte* data = nullptr;
   uint32_t bytes = 0;
-  bool staged = false;  // data is ours, from the pool
+  bool staged = false;    // data is ours, from the pool
+  bool borrowed = false;  // data is the peer's own: is_intact() tells whether it counts
   uint64_t token = 0;
 };
 
 // receive.cc
 void release(Group& group, int peer, Chunk* chunk);
-bool stage(Group& group, int peer, Chunk* chunk);  // false: there was no memory, the group is over
+bool stage(Group& group, int peer, Chunk* chunk);  // false: the group is over
+// To be asked after a chunk's data was used, and before that shows. False: the group is over.
+bool is_intact(Group& group, int peer, const Chunk& chunk);
 
 }  // namespace ciuic::engine

@@ -129,6 +129,7 @@ static bool step_group(Group& group, TimeNs now) {
     Operation* operation = group.find(first + i);
     if (operation == nullptr) continue;
     any |= run(group, *operation);
+    if (!group.status.ok()) return true;
     if (operation->unfinished == 0) {
       finish(group, *operation);
       any = true;

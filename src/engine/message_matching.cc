@@ -138,6 +138,7 @@ static bool is_next(Group& group, int peer, const wire::Header& header) {
 
 static void take_new(Group& group, int peer, const wire::Header& header, Chunk chunk) {
   if (!is_next(group, peer, header)) return release(group, peer, &chunk);
+  if (chunk.borrowed && !stage(group, peer, &chunk)) return;
   PointToPoint& messages = group.messages;
   Exchange& with = messages.peers[peer];
   ++with.next_arrival;
@@ -188,6 +189,7 @@ static void part_done(Group& group, int peer, Receiving* receive, size_t bytes) 
 static void take_part(Group& group, int peer, const wire::Header& header, Chunk chunk) {
   if (Receiving* receive = find_accepted(group, peer, header)) {
     std::memcpy(receive->request.output + receive->bytes, chunk.data, header.payload_bytes);
+    if (!is_intact(group, peer, chunk)) return;
     part_done(group, peer, receive, header.payload_bytes);
   }
   release(group, peer, &chunk);

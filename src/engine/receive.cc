@@ -29,6 +29,23 @@ void release(Group& group, int peer, Chunk* chunk) {
   *chunk = Chunk();
 }
 
+static void report_withdrawn(Group& group, int peer) {
+  const Status& status = group.peers[peer].link->status();
+  report(group, {.status = {StatusCode::kPeerLost,
+                            status.ok() ? fmt::format("rank {} left the group while rank {} read "
+                                                      "from its memory",
+                                                      peer, group.config.rank)
+                                        : status.message()},
+                 .about = peer});
+}
+
+bool is_intact(Group& group, int peer, const Chunk& chunk) {
+  if (!chunk.borrowed || group.peers[peer].link->is_intact(chunk.token)) [[likely]]
+    return true;
+  report_withdrawn(group, peer);
+  return false;
+}
+
 bool stage(Group& group, int peer, Chunk* chunk) {
   if (chunk->staged || chunk->data == nullptr) return true;
   std::byte* copy = group.staging->take(chunk->bytes);
@@ -39,8 +56,12 @@ bool stage(Group& group, int peer, Chunk* chunk) {
   }
   std::memcpy(copy, chunk->data, chunk->bytes);
   const uint32_t bytes = chunk->bytes;
+  if (!is_intact(group, peer, *chunk)) {
+    group.staging->give_back(copy, bytes);
+    return false;
+  }
   release(group, peer, chunk);
-  *chunk = {.data = copy, .bytes = bytes, .staged = true, .token = 0};
+  *chunk = {.data = copy, .bytes = bytes, .staged = true};
   return true;
 }
 
@@ -235,7 +256,7 @@ static void place(Group& group, int peer, const wire::Header& header) {
   }
   std::byte* memory = group.staging->take(header.payload_bytes);
   if (memory == nullptr) return out_of_memory(group, header.payload_bytes);
-  from.placed = {.data = memory, .bytes = header.payload_bytes, .staged = true, .token = 0};
+  from.placed = {.data = memory, .bytes = header.payload_bytes, .staged = true};
   from.link->place(memory);
 }
 
@@ -252,12 +273,16 @@ static void placed_directly(Group& group, int peer, const wire::Header& header) 
   chunk_done(operation, step);
 }
 
+static Chunk chunk_of(const transport::Arrival& arrival) {
+  return {.data = arrival.data,
+          .bytes = arrival.header.payload_bytes,
+          .borrowed = arrival.borrowed,
+          .token = arrival.token};
+}
+
 static void on_message(Group& group, int peer, const transport::Arrival& arrival) {
   Peer& from = group.peers[peer];
-  Chunk chunk{.data = arrival.data,
-              .bytes = arrival.header.payload_bytes,
-              .staged = false,
-              .token = arrival.token};
+  Chunk chunk = chunk_of(arrival);
   if (std::exchange(from.placing, false)) {
     if (from.placing_direct) return message_placed(group, peer, arrival.header);
     chunk = std::exchange(from.placed, Chunk());
@@ -273,11 +298,7 @@ static void on_data(Group& group, int peer, const transport::Arrival& arrival) {
     if (from.placing_direct) return placed_directly(group, peer, header);
     return data_complete(group, peer, header, std::exchange(from.placed, Chunk()));
   }
-  data_complete(group, peer, header,
-                {.data = arrival.data,
-                 .bytes = header.payload_bytes,
-                 .staged = false,
-                 .token = arrival.token});
+  data_complete(group, peer, header, chunk_of(arrival));
 }
 
 // An operation shows itself, too, while it waits to send what is eager; and may then end before
@@ -314,10 +335,7 @@ static void on_credit(Group& group, int peer, const wire::Header& header) {
 
 static void on_abort(Group& group, int peer, const transport::Arrival& arrival) {
   Peer& from = group.peers[peer];
-  Chunk chunk{.data = arrival.data,
-              .bytes = arrival.header.payload_bytes,
-              .staged = false,
-              .token = arrival.token};
+  Chunk chunk = chunk_of(arrival);
   if (from.placing) chunk = std::exchange(from.placed, Chunk());
   from.placing = false;
   std::string text(reinterpret_cast<const char*>(chunk.data), chunk.data ? chunk.bytes : 0);

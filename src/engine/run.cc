@@ -194,6 +194,15 @@ static void reduce_chunk(Operation& operation, const plan::Step& step, const Byt
                   static_cast<int64_t>(target.size / size_of(request.dtype)));
 }
 
+// Whether what was read of the peers' chunks is what they sent; else the group is over.
+static bool are_intact(Group& group, const Operation& operation, const plan::Step& step) {
+  for (size_t p = 0; p < step.peers.size(); ++p) {
+    const Chunk& chunk = operation.streams[step.places[p].stream].arrived.front();
+    if (!is_intact(group, step.peers[p], chunk)) return false;
+  }
+  return true;
+}
+
 static bool run_receive(Group& group, Operation& operation, int index) {
   const plan::Step& step = operation.request.plan->steps[index];
   StepState& state = operation.steps[index];
@@ -209,6 +218,7 @@ static bool run_receive(Group& group, Operation& operation, int index) {
         std::memcpy(target.data, stream.arrived.front().data, target.size);
       }
     }
+    if (!are_intact(group, operation, step)) return true;
     for (const plan::StreamPlace& place : step.places) use_up(group, operation, place.stream);
     chunk_done(operation, index);
     any = true;
@@ -235,6 +245,7 @@ bool run(Group& group, Operation& operation) {
   const auto& steps = operation.request.plan->steps;
   bool any = false;
   for (int i = operation.first_open; i < static_cast<int>(steps.size()); ++i) {
+    if (!group.status.ok()) return true;  // the operation may have ended
     const StepState& state = operation.steps[i];
     if (state.done == state.chunks) {
       if (i == operation.first_open) ++operation.first_open;

@@ -27,6 +27,8 @@ struct Arrival {
   // not been read: the engine then says by place() where it shall go.
   const std::byte* data = nullptr;
   uint64_t token = 0;
+  // The data lies in the sender's own memory: after its use is_intact() tells whether it counts.
+  bool borrowed = false;
 };
 
 class Link {
@@ -71,6 +73,10 @@ class Link {
 
   // The payload of an arrival that came with data (not placed) is no longer needed. Any order.
   virtual void release(uint64_t token) = 0;
+
+  // Whether a borrowed payload, which was read just now, is what had been sent. No: the sender has
+  // left the group meanwhile, and may have written to it.
+  virtual bool is_intact(uint64_t /*token*/) { return true; }
 
   // The peer's process is gone, or has left the group, by what others say. A link that is not yet
   // connected never will be: it fails with `why` (kPeerLost). Another one learns by itself, after
