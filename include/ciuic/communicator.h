@@ -33,6 +33,7 @@ struct MemoryUsage {
   size_t staging = 0;   // early and reduced chunks, bounded by buffer_size
   size_t segments = 0;  // this rank's shared-memory segment
   size_t links = 0;     // buffers of connections
+  size_t tensors = 0;   // of allocate(), by all of the process's communicators
 };
 
 class CIUIC_EXPORT Communicator {
@@ -149,6 +150,15 @@ class CIUIC_EXPORT Communicator {
   //                     proved wrong: the message names rank, step and block
   // Ranks whose plans differ get kMismatch when they use them.
   Status add_plan(const std::string& plan_file);
+
+  // Memory for a tensor, 64-byte aligned and not initialised, that ranks of the same host can read
+  // where it lies: operations on it, or on a part of it, save a copy each way. Results are the
+  // same. Any communicator of the process makes use of it. It is freed with the last shared_ptr,
+  // which may outlive the communicator, and, as any tensor, after the operations on it.
+  //   undefined  once an operation on it has ended with an error
+  //   fork       a child shares it with its parent: each sees what the other writes
+  //   kResource  not so much memory, with the number of bytes     kClosed  also in a forked child
+  Result<std::shared_ptr<std::byte>> allocate(size_t bytes);
 
   // A communicator of some of the ranks, in the order of `ranks`: rank i of it is ranks[i] here.
   // Exactly these ranks call it, with the same list; blocks until they have. It lives and ends by

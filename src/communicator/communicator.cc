@@ -167,6 +167,7 @@ Status Communicator::close() {
   // Peers see that this rank left before they see that its links have ended.
   if (state_->control != nullptr) state_->control->leave();
   const Status untold = state_->backend->close();
+  state_->shared_pool->remove_user();
   return state_->has_shrunk.load(std::memory_order_acquire) ? Status() : untold;
 }
 
@@ -196,7 +197,17 @@ MemoryUsage Communicator::memory_usage() const {
   }
   return {.staging = state_->backend->staging_bytes(),
           .segments = state_->segment_bytes,
-          .links = state_->backend->link_bytes()};
+          .links = state_->backend->link_bytes(),
+          .tensors = state_->shared_pool->held()};
+}
+
+Result<std::shared_ptr<std::byte>> Communicator::allocate(size_t bytes) {
+  CIUIC_RETURN_IF_ERROR(state_->check_usable("allocate"));
+  Result<std::shared_ptr<std::byte>> memory = state_->shared_pool->allocate(bytes);
+  if (!memory.ok()) {
+    return Status(memory.status().code(), "allocate: " + memory.status().message());
+  }
+  return memory;
 }
 
 std::string Communicator::describe() const { return state_->description; }

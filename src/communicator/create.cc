@@ -94,13 +94,14 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   (void)process_recorder(config, *host);  // so that one that hangs in the join is seen, too
   CommunicatorOptions of_join = options;
   of_join.timeout_ms = join_timeout_ms;
-  Result<Joined> joined = join(of_join, config, *host, (*driver)->poller());
+  Result<Joined> joined = join(of_join, config, *host, (*driver)->poller(), process_shared_pool());
   if (!joined.ok()) return joined.status();
 
   auto state = std::make_unique<Communicator::State>();
   state->rank = joined->rank;
   state->size = joined->layout.size();
   state->made_in = fork_generation();
+  state->shared_pool = process_shared_pool();
   state->description = description_of(*joined, options, config, joined->rank);
   engine::GroupHooks hooks;
   hooks.local_ranks =
@@ -150,6 +151,7 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   state->options = options;
   state->group_at_join = std::move(joined->group_at_join);
   if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
+  state->shared_pool->add_user();
   return state;
 }
 

@@ -44,6 +44,7 @@ struct Joining {
   const Config& config;
   const topology::Host& host;
   posix::Poller* poller;
+  std::shared_ptr<memory::SharedPool> pool;
   Meeting meeting;
   TimeNs deadline;
   bootstrap::Listening listening;
@@ -178,6 +179,7 @@ static Result<LocalLinks> pair(const Joining& joining) {
   options.group = roll.group;
   options.deadline = joining.deadline;
   options.poller = joining.poller;
+  options.pool = joining.pool;
   for (int rank : sharing_memory(roll.cards, mine.host_id, mine.rank)) {
     if (rank == mine.rank) continue;
     options.peers.push_back({rank, roll.cards[static_cast<size_t>(rank)].unix_name});
@@ -376,7 +378,8 @@ static Status with_advice(const Status& status, const CommunicatorOptions& optio
 }
 
 Result<Joined> join(const CommunicatorOptions& options, const Config& config,
-                    const topology::Host& host, posix::Poller* poller) {
+                    const topology::Host& host, posix::Poller* poller,
+                    std::shared_ptr<memory::SharedPool> pool) {
   const TimeNs start = now_ns();
   if (config.transport == TransportChoice::kRdma) {
     return Status(StatusCode::kUnavailable,
@@ -396,6 +399,7 @@ Result<Joined> join(const CommunicatorOptions& options, const Config& config,
                     .config = config,
                     .host = host,
                     .poller = poller,
+                    .pool = std::move(pool),
                     .meeting = std::move(*meeting),
                     .deadline = deadline,
                     .listening = {},

@@ -24,6 +24,7 @@
 #include "ciuic/status.h"
 #include "communicator/shrink.h"
 #include "drivers/posix/poller.h"
+#include "memory/shared_pool.h"
 #include "plan/layout.h"
 #include "topology/host.h"
 #include "transport/link.h"
@@ -54,8 +55,10 @@ struct Joined {
 };
 
 // `options` with nothing left to default but rank, size and store. `poller` outlives the links.
+// `pool`: tensors that peers of this host may read.
 Result<Joined> join(const CommunicatorOptions& options, const Config& config,
-                    const topology::Host& host, posix::Poller* poller);
+                    const topology::Host& host, posix::Poller* poller,
+                    std::shared_ptr<memory::SharedPool> pool);
 
 // Step 1 and 2 alone.
 struct Meeting {

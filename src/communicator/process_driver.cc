@@ -25,4 +25,18 @@ Result<std::shared_ptr<engine::Driver>> process_driver(const engine::DriverOptio
   return driver;
 }
 
+std::shared_ptr<memory::SharedPool> process_shared_pool() {
+  static std::mutex mutex;
+  static std::weak_ptr<memory::SharedPool> shared;
+  static uint32_t made_in = 0;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (made_in == fork_generation()) {
+    if (auto pool = shared.lock()) return pool;
+  }
+  auto pool = memory::SharedPool::create();
+  shared = pool;
+  made_in = fork_generation();
+  return pool;
+}
+
 }  // namespace ciuic

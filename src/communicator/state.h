@@ -11,6 +11,7 @@
 #include "ciuic/communicator.h"
 #include "communicator/control_group.h"
 #include "communicator/shrink.h"
+#include "memory/shared_pool.h"
 
 namespace ciuic {
 
@@ -19,6 +20,7 @@ struct Communicator::State {
   int size = 1;
   std::unique_ptr<control::ControlGroup> control;  // null for one rank
   std::unique_ptr<backend::Backend> backend;
+  std::shared_ptr<memory::SharedPool> shared_pool;  // the process's; used until close()
   CommunicatorOptions options;              // with nothing left to default but rank, size and store
   std::unique_ptr<OldGroup> group_at_join;  // for shrink(); null for one rank
   size_t segment_bytes = 0;

@@ -86,7 +86,8 @@ class ShmFabric final : public Fabric {
     owner.group = 7;
     for (int rank = 0; rank < size; ++rank) owner.ranks.push_back(rank);
     for (owner.rank = 0; owner.rank < size; ++owner.rank) {
-      segments_.push_back(std::move(shm::Segment::create(owner).value()));
+      pools_.push_back(memory::SharedPool::create());
+      segments_.push_back(std::move(shm::Segment::create(owner, pools_.back()).value()));
     }
     for (int low = 0; low < size; ++low) {
       for (int high = low + 1; high < size; ++high) {
@@ -101,6 +102,7 @@ class ShmFabric final : public Fabric {
   ~ShmFabric() override { drop_links(); }  // they look into each other's segments
 
   shm::Segment& segment(int rank) { return *segments_[rank]; }
+  memory::SharedPool& pool(int rank) { return *pools_[rank]; }
   int socket(int from, int to) { return sockets_[from * size() + to]; }
 
  private:
@@ -123,6 +125,7 @@ class ShmFabric final : public Fabric {
     slot(from, to) = std::move(shm::ShmLink::create(std::move(options)).value());
   }
 
+  std::vector<std::shared_ptr<memory::SharedPool>> pools_;  // of tensors, a process's each
   std::vector<std::shared_ptr<shm::Segment>> segments_;
   std::vector<int> sockets_;
 };

@@ -253,7 +253,7 @@ Result<LocalLinks> connect_local_peers(const PairingOptions& options) {
   if (std::adjacent_find(owner.ranks.begin(), owner.ranks.end()) != owner.ranks.end()) {
     return Status(StatusCode::kInvalidArgument, "a rank is twice among the local peers");
   }
-  Result<std::shared_ptr<Segment>> segment = Segment::create(owner);
+  Result<std::shared_ptr<Segment>> segment = Segment::create(owner, options.pool);
   if (segment.status().code() == StatusCode::kInvalidArgument) return segment.status();
   // Without memory for a segment the peers are told so, who would wait for this rank.
   Pairing pairing(options, segment.ok() ? *segment : nullptr);

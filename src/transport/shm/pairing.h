@@ -54,6 +54,7 @@ struct PairingOptions {
   TimeNs deadline = kNever;
   posix::Poller* poller = nullptr;  // outlives the links; its doorbell is given to the peers
   PairingWatch* watch = nullptr;
+  std::shared_ptr<memory::SharedPool> pool;  // tensors that the peers may read; may be null
 };
 
 struct LocalLink {

@@ -48,12 +48,14 @@ static void construct(const SegmentView& view) {
 }
 
 Segment::Segment(const SegmentOwner& owner, posix::UniqueFd fd, posix::Mapping mapping,
-                 const SegmentLayout& layout, const Nonce& nonce)
+                 const SegmentLayout& layout, const Nonce& nonce,
+                 std::shared_ptr<memory::SharedPool> pool)
     : owner_(owner),
       fd_(std::move(fd)),
       mapping_(std::move(mapping)),
       view_(mapping_.data(), layout),
       slots_(layout.slot_count()),
+      regions_(std::move(pool)),
       nonce_(nonce) {
   construct(view_);
   SegmentHeader& header = view_.header();
@@ -68,7 +70,8 @@ Segment::Segment(const SegmentOwner& owner, posix::UniqueFd fd, posix::Mapping m
   std::copy(owner_.ranks.begin(), owner_.ranks.end(), header.ranks.begin());
 }
 
-Result<std::shared_ptr<Segment>> Segment::create(const SegmentOwner& owner) {
+Result<std::shared_ptr<Segment>> Segment::create(const SegmentOwner& owner,
+                                                 std::shared_ptr<memory::SharedPool> pool) {
   const size_t ranks = owner.ranks.size();
   CIUIC_ASSERT(std::is_sorted(owner.ranks.begin(), owner.ranks.end()));
   if (ranks < 2 || ranks > kMaxLocalRanks) {
@@ -89,7 +92,7 @@ Result<std::shared_ptr<Segment>> Segment::create(const SegmentOwner& owner) {
   if (!mapping.ok()) return mapping.status();
   posix::seal_future_writes(fd->get());
   return std::shared_ptr<Segment>(
-      new Segment(owner, std::move(*fd), std::move(*mapping), layout, nonce));
+      new Segment(owner, std::move(*fd), std::move(*mapping), layout, nonce, std::move(pool)));
 }
 
 int Segment::index_of(int rank) const {

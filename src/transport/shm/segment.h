@@ -12,6 +12,7 @@
 
 #include "ciuic/status.h"
 #include "drivers/posix/memfd.h"
+#include "transport/shm/lending.h"
 #include "transport/shm/segment_layout.h"
 #include "transport/shm/slot_pool.h"
 
@@ -27,7 +28,9 @@ struct SegmentOwner {
 class Segment {
  public:
   // Makes, seals and touches it. kResource: not so much memory, with the number of bytes.
-  static Result<std::shared_ptr<Segment>> create(const SegmentOwner& owner);
+  // `pool`: shared tensors that the links may let their peers read; may be null.
+  static Result<std::shared_ptr<Segment>> create(const SegmentOwner& owner,
+                                                 std::shared_ptr<memory::SharedPool> pool = {});
 
   const SegmentView& view() const { return view_; }
   const SegmentOwner& owner() const { return owner_; }
@@ -35,6 +38,7 @@ class Segment {
   size_t bytes() const { return mapping_.bytes(); }
   const Nonce& nonce() const { return nonce_; }
   SlotPool& slots() { return slots_; }
+  OwnRegions* regions() { return &regions_; }
 
   // The place of a rank of this host, or -1.
   int index_of(int rank) const;
@@ -49,13 +53,15 @@ class Segment {
 
  private:
   Segment(const SegmentOwner& owner, posix::UniqueFd fd, posix::Mapping mapping,
-          const SegmentLayout& layout, const Nonce& nonce);
+          const SegmentLayout& layout, const Nonce& nonce,
+          std::shared_ptr<memory::SharedPool> pool);
 
   SegmentOwner owner_;
   posix::UniqueFd fd_;
   posix::Mapping mapping_;
   SegmentView view_;
   SlotPool slots_;
+  OwnRegions regions_;
   Nonce nonce_;
   bool wants_space_ = false;
 };

@@ -5,7 +5,7 @@
 //   header    who it belongs to, the nonce that proves a mapping, the owner's `sleeping` word
 //   rings     for each local rank, 64 lines of 64 bytes that the owner writes and that rank reads
 //   feedback  for each local rank, what the owner as a reader of that rank's segment has consumed
-//             and released
+//             and released; and which of that rank's tensors it has mapped
 //   slots     payloads that do not fit into a line; one may be named in the lines of many readers
 // Places are found by the rank's index in the ascending list of the host's ranks.
 #pragma once
@@ -26,7 +26,9 @@ inline constexpr size_t kSmallSlotBytes = 4 * 1024;
 inline constexpr int kMaxLargeSlots = 7;
 inline constexpr size_t kLargeSlotBytes = 64 * 1024;
 inline constexpr int kMaxSlots = kSmallSlots + kMaxLargeSlots;  // the small ones come first
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr int kPlaces = 64;         // for regions, of a writer at a reader
+inline constexpr uint64_t kMostLent = 64;  // payloads, likewise
+inline constexpr uint32_t kSegmentVersion = 2;
 
 using Nonce = std::array<uint64_t, 2>;
 
@@ -43,6 +45,9 @@ struct SegmentHeader {
 
   // Bits of Sleeping, below. On a line of its own: every writer looks at it after every message.
   alignas(64) std::atomic<uint32_t> sleeping;
+
+  // Not 0: the owner has left the group while others may read its tensors, which it may now write.
+  alignas(64) std::atomic<uint32_t> withdrawn;
 };
 
 // Bits of the `sleeping` word.
@@ -57,6 +62,11 @@ struct alignas(64) Line {
     uint32_t slot;
     uint32_t payload_bytes;
   };
+  struct LentReference {  // lending.h
+    uint64_t offset;      // in the region
+    uint32_t place;       // of the region
+    uint32_t payload_bytes;
+  };
 
   uint32_t sequence;
   uint32_t chunk;
@@ -64,15 +74,18 @@ struct alignas(64) Line {
   uint16_t step;
   uint8_t type;
   uint8_t lane;
-  uint64_t bytes;  // low 56 bits: the message's; high 8: the payload's, or kInSlot
+  uint64_t bytes;  // low 56 bits: the message's; high 8: the payload's, or kInSlot or kLent
   union {
     std::array<std::byte, kInlineBytes> inlined;
     SlotReference reference;
+    LentReference lent;
   } payload;
   std::atomic<uint64_t> flag;  // low half: the line's number, from 1 on; high: the fingerprint
 };
 static_assert(sizeof(Line) == 64);
 inline constexpr uint64_t kInSlot = 0xff;
+inline constexpr uint64_t kLent = 0xfe;
+inline constexpr uint8_t kLookAtSocket = 0x80;  // beside the line's type: a notice is there
 inline constexpr int kPayloadShift = 56;
 inline constexpr uint64_t kMessageMask = (uint64_t{1} << kPayloadShift) - 1;
 
@@ -81,6 +94,11 @@ struct alignas(64) Feedback {
   std::atomic<uint64_t> consumed;                           // lines, counted from the first
   std::array<std::atomic<uint64_t>, kMaxLargeSlots> large;  // generation that was released
   std::array<std::atomic<uint64_t>, kSmallSlots> small;
+
+  // Of the writer's tensors (lending.h).
+  std::atomic<uint64_t> returned;  // payloads that were lent, counted from the first
+  std::atomic<uint64_t> mapped;    // bits, by place
+  std::atomic<uint64_t> refused;   // the same: the region there cannot be mapped
 
   std::atomic<uint64_t>& released(int slot) {
     const auto index = static_cast<size_t>(slot);
@@ -91,7 +109,7 @@ struct alignas(64) Feedback {
     return slot < kSmallSlots ? small[index] : large[index - kSmallSlots];
   }
 };
-static_assert(sizeof(Feedback) == 192);
+static_assert(sizeof(Feedback) == 256);
 
 // Sizes and places, for a number of ranks on the host; the same on all of them.
 struct SegmentLayout {

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "drivers/posix/fd_passing.h"
 #include "drivers/posix/socket.h"
 
 namespace ciuic::transport::shm {
@@ -24,9 +25,11 @@ namespace ciuic::transport::shm {
 static constexpr uint64_t kConsumedStep = 16;
 static_assert(kConsumedStep * 2 <= kLines);
 
-// Tokens: the slot and its generation, the number of a copy, or nothing to release.
+// Tokens: the slot and its generation, the number of a copy or of a borrowed payload, or nothing to
+// release.
 static constexpr uint64_t kNoToken = ~uint64_t{0};
 static constexpr uint64_t kCopyToken = uint64_t{1} << 63;
+static constexpr uint64_t kLentToken = uint64_t{1} << 62;
 static constexpr int kSlotBits = 5;
 static_assert(kMaxSlots <= 1 << kSlotBits);
 
@@ -47,6 +50,16 @@ static void prefetch_for_writing(const std::byte* data, size_t bytes) {
 #endif
 }
 static constexpr size_t kPrefetchBytes = 4 * 1024;
+
+// Between what is read or written and a word about it, where loads and stores of plain memory could
+// still change places with that of the word.
+static void keep_order() {
+#if defined(__aarch64__)
+  asm volatile("dmb ish" : : : "memory");
+#else
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the processor keeps it
+#endif
+}
 
 ShmLink::ShmLink(ShmLinkOptions options)
     : options_(std::move(options)),
@@ -77,24 +90,50 @@ ShmLink::~ShmLink() { close(); }
 bool ShmLink::progress() {
   if (ready_.load(std::memory_order_relaxed) != 0) [[unlikely]]
     look_at_socket();
+  if (lender_ != nullptr && open_) lender_->take_back_dropped();
   if (peer_gone_) [[unlikely]]
     finish_if_gone();
   return false;
 }
 
-// The socket carries one byte, when the peer closes in good order, and then ends.
 void ShmLink::look_at_socket() {
   const uint32_t bits = ready_.exchange(0, std::memory_order_acq_rel);
-  if ((bits & (posix::kReadable | posix::kHangUp)) == 0 || closed_ || peer_gone_) return;
-  char byte = 0;
-  Result<size_t> count = posix::receive_some(options_.socket.get(), &byte, 1);
-  while (count.ok() && *count == 1) {
-    end_goodbye();
-    count = posix::receive_some(options_.socket.get(), &byte, 1);
+  if ((bits & (posix::kReadable | posix::kHangUp)) != 0) read_notices();
+}
+
+// The socket carries notices about shared tensors, and one byte when the peer closes in good order.
+// Then it ends.
+void ShmLink::read_notices() {
+  while (!closed_ && !peer_gone_ && status_.code() != StatusCode::kMismatch) {
+    std::array<char, sizeof(Notice)> more;
+    const Result<size_t> count = posix::receive_with_fds(options_.socket.get(), more.data(),
+                                                         sizeof(Notice) - notice_.size(), &passed_);
+    if (!count.ok()) {
+      peer_gone_ = true;
+      open_ = false;
+      return;
+    }
+    if (*count == 0) return;
+    notice_.append(more.data(), *count);
+    if (notice_[0] == kGoodbye) {
+      end_goodbye();
+      notice_.clear();
+    } else if (notice_.size() == sizeof(Notice)) {
+      take_notice();
+    }
   }
-  if (!count.ok()) {
-    peer_gone_ = true;
-    open_ = false;
+}
+
+void ShmLink::take_notice() {
+  Notice notice;
+  std::memcpy(&notice, notice_.data(), sizeof notice);
+  notice_.clear();
+  posix::UniqueFd fd;
+  if (!passed_.empty()) fd = std::move(passed_.front());
+  passed_.clear();
+  if (borrower_ == nullptr) borrower_ = std::make_unique<Borrower>(own_feedback_);
+  if (!borrower_->take(notice, std::move(fd))) {
+    fail(StatusCode::kMismatch, "sent a notice about shared tensors that cannot be");
   }
 }
 
@@ -110,6 +149,7 @@ void ShmLink::finish_if_gone() {
 void ShmLink::end_goodbye() {
   goodbye_ = true;
   open_ = false;
+  if (lender_ != nullptr) lender_->forget();  // it reads no more
 }
 
 void ShmLink::fail(StatusCode code, const std::string& what) {
@@ -167,6 +207,7 @@ void ShmLink::send(const wire::Header& header, const std::byte* payload, Publica
     write_line(header, payload, -1);
     return;
   }
+  if (header.payload_bytes > kMostCopiedBytes && lend(header, payload)) return;
   const int slot = slot_for(header, payload, publication);
   write_line(header, payload, slot);
   const int next = options_.segment->slots().next(header.payload_bytes);
@@ -197,24 +238,56 @@ int ShmLink::slot_for(const wire::Header& header, const std::byte* payload,
   return slot;
 }
 
-void ShmLink::write_line(const wire::Header& header, const std::byte* payload, int slot) {
+// False: the payload is no shared tensor's, or the peer cannot read it there.
+bool ShmLink::lend(const wire::Header& header, const std::byte* payload) {
+  OwnRegions* regions = options_.segment->regions();
+  if (regions->version() == 0) return false;  // there never was a shared tensor
+  if (lender_ == nullptr) {
+    lender_ = std::make_unique<Lender>(regions, peer_feedback_, options_.socket.get());
+  }
+  const auto reference = lender_->lend(payload, header.payload_bytes, sent_);
+  if (!reference) return false;
+  Line& line = begin_line(header, kLent);
+  line.payload.lent = *reference;
+  end_line(line, header.fingerprint);
+  return true;
+}
+
+// Sees what the peer has returned; where it has not all, a sleeper wants to hear of it.
+void ShmLink::look_at_lent() {
+  do {
+    if (lender_->look()) continue;
+    return fail(StatusCode::kMismatch, "says that it returned what was not lent to it");
+  } while (lender_->has_lent() && options_.segment->want_space());
+}
+
+Line& ShmLink::begin_line(const wire::Header& header, uint64_t payload_code) {
   Line& line = own_ring_[next_send_ % kLines];
   line.sequence = header.sequence;
   line.chunk = header.chunk;
   line.acked = header.acked;
   line.step = header.step;
   line.type = static_cast<uint8_t>(header.type);
+  if (lender_ != nullptr && lender_->take_has_told()) line.type |= kLookAtSocket;
   line.lane = header.lane;
-  const uint64_t payload_code = slot >= 0 ? kInSlot : header.payload_bytes;
   line.bytes = header.message_bytes | payload_code << kPayloadShift;
+  return line;
+}
+
+void ShmLink::write_line(const wire::Header& header, const std::byte* payload, int slot) {
+  Line& line = begin_line(header, slot >= 0 ? kInSlot : header.payload_bytes);
   if (slot >= 0) {
     line.payload.reference = {options_.segment->slots().generation(slot),
                               static_cast<uint32_t>(slot), header.payload_bytes};
   } else if (header.payload_bytes > 0) {
     std::memcpy(line.payload.inlined.data(), payload, header.payload_bytes);
   }
+  end_line(line, header.fingerprint);
+}
+
+void ShmLink::end_line(Line& line, uint32_t fingerprint) {
   const uint64_t number = static_cast<uint32_t>(next_send_);
-  line.flag.store(number | uint64_t{header.fingerprint} << 32, std::memory_order_seq_cst);
+  line.flag.store(number | uint64_t{fingerprint} << 32, std::memory_order_seq_cst);
   ++next_send_;
   ring_if(kSleeps);
 }
@@ -223,12 +296,15 @@ bool ShmLink::receive(Arrival* arrival) {
   const Line& line = peer_ring_[next_receive_ % kLines];
   const uint64_t flag = line.flag.load(std::memory_order_seq_cst);
   if (static_cast<uint32_t>(flag) != static_cast<uint32_t>(next_receive_)) {
+    if (lender_ != nullptr && lender_->has_lent()) look_at_lent();
     return peer_gone_ && receive_end(arrival);
   }
   if (closed_ || status_.code() == StatusCode::kMismatch) [[unlikely]]
     return false;
   if (free_copies_ == 0) [[unlikely]]
     return false;
+  if ((line.type & kLookAtSocket) != 0) [[unlikely]]
+    read_notices();
   if (!read_line(line, static_cast<uint32_t>(flag >> 32), arrival)) [[unlikely]]
     return false;
   ++next_receive_;
@@ -255,8 +331,9 @@ bool ShmLink::receive_end(Arrival* arrival) {
 
 bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival) {
   const uint64_t bytes = line.bytes;
-  const uint8_t type = line.type;
+  const uint8_t type = line.type & static_cast<uint8_t>(~kLookAtSocket);
   const Line::SlotReference reference = line.payload.reference;
+  const Line::LentReference lent = line.payload.lent;
   // What is checked below must be what is used: no second read of what the peer could change.
   std::atomic_signal_fence(std::memory_order_seq_cst);
 
@@ -288,6 +365,8 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
         fmt::format("wrote a shared-memory line of type {}, which has no payload, with one", type));
     return false;
   }
+  arrival->borrowed = payload_code == kLent;
+  if (payload_code == kLent) return borrow(lent, arrival);
   if (payload_code == kInSlot) {
     if (reference.slot >= static_cast<uint32_t>(options_.peer_segment.layout().slot_count()) ||
         reference.payload_bytes > slot_bytes(static_cast<int>(reference.slot))) [[unlikely]] {
@@ -298,7 +377,8 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
     }
     header.payload_bytes = reference.payload_bytes;
     arrival->data = options_.peer_segment.slot(static_cast<int>(reference.slot));
-    arrival->token = (reference.generation << kSlotBits | reference.slot) & ~kCopyToken;
+    arrival->token =
+        (reference.generation << kSlotBits | reference.slot) & ~(kCopyToken | kLentToken);
     return true;
   }
   if (payload_code > kInlineBytes) [[unlikely]] {
@@ -319,6 +399,21 @@ bool ShmLink::read_line(const Line& line, uint32_t fingerprint, Arrival* arrival
   return true;
 }
 
+bool ShmLink::borrow(const Line::LentReference& reference, Arrival* arrival) {
+  uint64_t number = 0;
+  const std::byte* data = borrower_ == nullptr ? nullptr : borrower_->borrow(reference, &number);
+  if (data == nullptr) {
+    fail(StatusCode::kMismatch,
+         fmt::format("wrote a shared-memory line that names {} bytes at {} of shared tensor {}",
+                     reference.payload_bytes, reference.offset, reference.place));
+    return false;
+  }
+  arrival->header.payload_bytes = reference.payload_bytes;
+  arrival->data = data;
+  arrival->token = kLentToken | number;
+  return true;
+}
+
 void ShmLink::place(std::byte* /*destination*/) {
   CIUIC_ASSERT(false);  // every payload came with its data
 }
@@ -329,9 +424,28 @@ void ShmLink::release(uint64_t token) {
     free_copies_ |= uint64_t{1} << (token & 63);
     return;
   }
+  if ((token & kLentToken) != 0) {
+    if (borrower_->give_back(token & ~kLentToken)) ring_if(kWantsSpace);
+    return;
+  }
   const int slot = static_cast<int>(token & ((1 << kSlotBits) - 1));
   own_feedback_->released(slot).store(token >> kSlotBits, std::memory_order_seq_cst);
   ring_if(kWantsSpace);
+}
+
+// The peer says that it withdrew before it lets its user write to the tensors.
+bool ShmLink::is_intact(uint64_t token) {
+  if (token == kNoToken || (token & kCopyToken) != 0 || (token & kLentToken) == 0) return true;
+  keep_order();
+  return options_.peer_segment.header().withdrawn.load(std::memory_order_seq_cst) == 0;
+}
+
+void ShmLink::withdraw_lent() {
+  look_at_lent();
+  if (!lender_->has_lent()) return;
+  options_.segment->view().header().withdrawn.store(1, std::memory_order_seq_cst);
+  keep_order();
+  lender_->forget();
 }
 
 void ShmLink::close() {
@@ -342,6 +456,7 @@ void ShmLink::close() {
     open_ = false;
     return;
   }
+  if (lender_ != nullptr && lender_->has_lent()) withdraw_lent();
   if (!peer_gone_ && status_.ok()) {
     if (open_ && can_send(0)) {
       wire::Header goodbye;
@@ -349,10 +464,12 @@ void ShmLink::close() {
       write_line(goodbye, nullptr, -1);
     }
     [[maybe_unused]] const Result<size_t> sent =
-        posix::send_some(options_.socket.get(), "g", 1);  // where the ring was full
+
+        posix::send_some(options_.socket.get(), &kGoodbye, 1);  // where the ring was full
   }
   closed_ = true;
   open_ = false;
+  if (borrower_ != nullptr) borrower_->close();
   options_.segment->slots().detach(peer_index_);
   options_.poller->remove(options_.socket.get());
   ::shutdown(options_.socket.get(), SHUT_RDWR);  // also where a forked child holds it open

@@ -3,7 +3,8 @@
 //
 // A message is one line in the ring to the peer: with a payload up to kInlineBytes in it, or with
 // the number of a slot into which the payload was copied. A slot that was published is named to its
-// further readers without another copy. The reader takes lines at once and gives slots back in any
+// further readers without another copy. A payload that lies in a shared tensor may be read there
+// (lending.h). The reader takes lines at once and gives slots back in any
 // order. The Unix socket over which the two were paired stays open: its end is the peer's end.
 #pragma once
 
@@ -14,11 +15,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "drivers/posix/memfd.h"
 #include "drivers/posix/poller.h"
 #include "drivers/posix/unique_fd.h"
 #include "transport/link.h"
+#include "transport/shm/borrowing.h"
+#include "transport/shm/lending.h"
 #include "transport/shm/segment.h"
 
 namespace ciuic::transport::shm {
@@ -46,10 +50,14 @@ class ShmLink final : public Link {
   bool can_send(size_t payload_bytes) override;
   void send(const wire::Header& header, const std::byte* payload,
             Publication* publication) override;
-  uint64_t sent() const override { return sent_; }  // at once: payloads are copied
+  // At once what is copied; what is lent, when it is returned.
+  uint64_t sent() const override {
+    return lender_ == nullptr || !lender_->has_lent() ? sent_ : lender_->oldest_call() - 1;
+  }
   bool receive(Arrival* arrival) override;
   void place(std::byte* destination) override;
   void release(uint64_t token) override;
+  bool is_intact(uint64_t token) override;
   void close() override;
   size_t buffer_bytes() const override { return sizeof *this; }  // the segment is counted by itself
 
@@ -58,7 +66,15 @@ class ShmLink final : public Link {
 
   bool find_space(size_t payload_bytes);
   int slot_for(const wire::Header& header, const std::byte* payload, Publication* publication);
+  Line& begin_line(const wire::Header& header, uint64_t payload_code);
+  void end_line(Line& line, uint32_t fingerprint);
   void write_line(const wire::Header& header, const std::byte* payload, int slot);
+  bool lend(const wire::Header& header, const std::byte* payload);
+  void look_at_lent();
+  bool borrow(const Line::LentReference& reference, Arrival* arrival);
+  void withdraw_lent();
+  void read_notices();
+  void take_notice();
   bool read_line(const Line& line, uint32_t fingerprint, Arrival* arrival);
   void look_at_socket();
   void ring_if(uint32_t bits);
@@ -91,6 +107,12 @@ class ShmLink final : public Link {
   };
   std::array<Copy, 64> copies_;
   uint64_t free_copies_ = ~uint64_t{0};
+
+  // Made when they are first needed.
+  std::unique_ptr<Lender> lender_;
+  std::unique_ptr<Borrower> borrower_;
+  std::string notice_;  // as far as it has come
+  std::vector<posix::UniqueFd> passed_;
 
   ShmLinkOptions options_;
   int own_index_;
