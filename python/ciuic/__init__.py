@@ -80,6 +80,7 @@ from ciuic.scattering import (
     scatter_v,
     scatter_v_async,
 )
+from ciuic.tensors import empty
 
 MAX_TAG: int = _native.MAX_TAG
 """The highest tag of a message."""
@@ -135,6 +136,7 @@ __all__ = [
     "coalesce",
     "default_context",
     "dtypes",
+    "empty",
     "gather",
     "gather_async",
     "gather_object",

@@ -10,11 +10,11 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ciuic import _native, rendezvous
+from ciuic import _native, rendezvous, tensors
 from ciuic.dtypes import ReduceOp
 from ciuic.errors import CiuicError, ClosedError, UnavailableError
 from ciuic.operations import Operations
@@ -244,9 +244,14 @@ class CiuicContext(Operations):
         description: dict[str, Any] = json.loads(self._native.describe())
         return description
 
+    def empty(self, shape: int | Iterable[int], dtype: Any) -> Any:
+        """See :func:`ciuic.empty`."""
+        return tensors.empty(shape, dtype, self)
+
     def memory_usage(self) -> dict[str, int]:
         """Bytes held at this moment: ``staging`` (bounded by ``buffer_size``), ``segments``,
-        ``links`` and their ``total``."""
+        ``links``, ``tensors`` (of :func:`ciuic.empty`, in use or kept for the next one, by all
+        contexts of this process), and their ``total``."""
         usage = dict(self._native.memory_usage())
         usage["total"] = sum(usage.values())
         return usage

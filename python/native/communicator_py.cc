@@ -301,7 +301,33 @@ nb::dict memory_usage(PyCommunicator& self) {
   result["staging"] = usage.staging;
   result["segments"] = usage.segments;
   result["links"] = usage.links;
+  result["tensors"] = usage.tensors;
   return result;
+}
+
+// Memory for a tensor. It has the buffer protocol, by which NumPy and PyTorch lay arrays over it
+// that keep it.
+struct TensorMemory {
+  std::shared_ptr<std::byte> data;
+  size_t bytes = 0;
+};
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const TensorMemory& memory = nb::cast<const TensorMemory&>(nb::handle(self));
+  return PyBuffer_FillInfo(view, self, memory.data.get(), static_cast<Py_ssize_t>(memory.bytes),
+                           /*readonly=*/0, flags);
+}
+
+PyType_Slot tensor_memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                                     {0, nullptr}};
+
+TensorMemory allocate(PyCommunicator& self, size_t bytes) {
+  Result<std::shared_ptr<std::byte>> data = [&] {
+    const nb::gil_scoped_release no_gil;  // the pages of a large one take a while
+    return self.get().allocate(bytes);
+  }();
+  raise_unless_ok(data.status());
+  return {std::move(*data), bytes};
 }
 
 }  // namespace
@@ -329,8 +355,12 @@ void bind_communicator(nb::module_& module) {
       .def("abort", &abort, nb::arg("reason"))
       .def("shrink", &shrink, nb::arg("timeout_ms"), nb::rv_policy::take_ownership)
       .def("check", &check)
+      .def("allocate", &allocate, nb::arg("bytes"))
       .def("memory_usage", &memory_usage)
       .def("describe", [](PyCommunicator& self) { return self.get().describe(); });
+
+  nb::class_<TensorMemory>(module, "TensorMemory", nb::type_slots(tensor_memory_slots),
+                           "Memory for a tensor; see ciuic.empty.");
 
   nb::class_<PyPersistent>(module, "Persistent", "Calls that are started again and again.")
       .def("start", &PyPersistent::start, "Gives the Work of one more start.");

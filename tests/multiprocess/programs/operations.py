@@ -202,7 +202,9 @@ def main() -> None:
             text = "+".join(sorted(got)) if isinstance(got, list) else str(got)
             assert text == expected, f"{word[2:]}: {text}, not {expected}"
     usage = ctx.memory_usage()
-    assert usage["total"] == usage["staging"] + usage["segments"] + usage["links"]
+    assert usage["total"] == sum(
+        usage[kind] for kind in ("staging", "segments", "links", "tensors")
+    )
     for part in (reductions, wrapping, movements, layouts, merged, in_flight, two_contexts):
         part(ctx)
         ctx.barrier()
