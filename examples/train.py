@@ -50,7 +50,7 @@ def run(chosen: argparse.Namespace) -> None:
     from deepseek import checkpoint, communicator, data, training
 
     torch.set_num_threads(threads())
-    comm = communicator.join(chosen.comm)
+    comm = communicator.join(chosen.comm, chosen.parallel)
     if comm.rank == 0:
         print(comm.describe(), flush=True)
     trainer = training.Trainer(chosen, comm, data.read_corpus())

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the training asks of a communication library, answered by Ciuic and by gloo.
+"""What the training asks of a communication library: of Ciuic itself, or of torch.distributed.
 
-Only these few calls differ between ``--comm ciuic`` and ``--comm gloo``; DDP, which ``--comm gloo``
-takes for the gradients, is in gradients.py.
+With ``--parallel ddp`` only these few calls differ between ``--comm ciuic`` and ``--comm gloo``;
+DDP, which ``--comm gloo`` takes for the gradients, is in gradients.py. The other ways to share the
+work are torch's, and take Ciuic as torch's backend.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ def all_reduce(communicator: Communicator, tensor: torch.Tensor, op: str) -> tor
     return tensor
 
 
-def join(name: str) -> Communicator:
+def join(name: str, parallel: str = "ddp") -> Communicator:
     """Join the group that the launcher's environment describes."""
-    return CiuicCommunicator() if name == "ciuic" else GlooCommunicator()
+    if name == "ciuic" and parallel == "ddp":
+        return CiuicCommunicator()
+    return TorchCommunicator(name)
 
 
 class CiuicCommunicator:
@@ -90,19 +93,18 @@ class CiuicCommunicator:
         self._context.close()
 
 
-class GlooCommunicator:
-    """The group over torch.distributed with gloo, joined through torchrun's variables."""
+class TorchCommunicator:
+    """The default group of torch.distributed, joined through torchrun's variables."""
 
-    name = "gloo"
-
-    def __init__(self) -> None:
+    def __init__(self, backend: str) -> None:
+        self.name = backend
         if not dist.is_initialized():
             if "MASTER_ADDR" not in os.environ:
                 raise OptionError(
-                    "--comm gloo joins through torchrun's variables, and MASTER_ADDR is not set: "
+                    f"{backend} joins through torchrun's variables, and MASTER_ADDR is not set: "
                     "start the ranks with torchrun, or let this program do it (--nproc N)"
                 )
-            dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
+            dist.init_process_group(backend, timeout=timedelta(seconds=TIMEOUT_S))
         self._ops = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
@@ -118,7 +120,7 @@ class GlooCommunicator:
         dist.broadcast(tensor, src=0)
 
     def describe(self) -> str:
-        return f"gloo: {self.size} ranks, PyTorch {torch.__version__}, DistributedDataParallel"
+        return f"{self.name}: {self.size} ranks, PyTorch {torch.__version__}"
 
     def close(self) -> None:
         dist.destroy_process_group()

@@ -41,9 +41,14 @@ class Gradients(Protocol):
 
 
 def gradients_over(
-    communicator: Communicator, model: torch.nn.Module, bucket_bytes: int
+    communicator: Communicator, model: torch.nn.Module, bucket_bytes: int, parallel: str = "ddp"
 ) -> Gradients:
-    """Return what averages the gradients of ``model``: DDP for gloo, our buckets otherwise."""
+    """Return what averages the gradients of ``model``: DDP for gloo, our buckets otherwise.
+
+    Where ``parallel`` is no "ddp", what shares the model does that by itself.
+    """
+    if parallel != "ddp":
+        return GradientsOfModel(model)
     if communicator.name == "gloo":
         return DdpGradients(model, bucket_bytes)
     return BucketedGradients(communicator, model, bucket_bytes)
@@ -157,6 +162,18 @@ class BucketedGradients:
         for bucket in self._buckets:
             for parameter, place in zip(bucket.parameters, bucket.places, strict=True):
                 parameter.grad = place if next(exists) else None
+
+
+class GradientsOfModel:
+    """Those of a model that is shared among the ranks, and whose own hooks reduce them."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    def backward(self, loss: torch.Tensor) -> float:
+        """Leave the gradients in place; return 0, since what it waits for comes in between."""
+        loss.backward()
+        return 0.0
 
 
 class DdpGradients:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 DEFAULT_STEPS = 200
+PARALLEL = ("ddp", "fsdp", "tensor", "pipeline")
 PRECISIONS = ("float32", "bfloat16", "float64")
 
 
@@ -26,6 +27,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
     add("--num_gpus", type=int, default=0, help="GPUs, a rank each; 0 trains on the CPU")
     add("--nproc", type=int, help="ranks on the CPU of this machine (default 2)")
     add("--comm", choices=["ciuic", "gloo"], default="ciuic", help="who carries the gradients")
+    add(
+        "--parallel",
+        choices=PARALLEL,
+        default="ddp",
+        help="what the ranks share: only the data, or the model",
+    )
     add("--precision", choices=PRECISIONS, default="float32", help="of the model's arithmetic")
     add("--steps", type=int, help="in all, those before a resume counted (200 without --seconds)")
     add("--seconds", type=float, help="stop after this time, or after --steps if that is sooner")
@@ -63,13 +70,18 @@ def check(options: argparse.Namespace) -> None:
         raise OptionError(f"--seconds {options.seconds:g}: must be more than 0")
     if not options.lr > 0:
         raise OptionError(f"--lr {options.lr:g}: must be more than 0")
+    if options.parallel != "ddp" and options.checkpoint is not None:
+        raise OptionError(
+            f"--parallel {options.parallel}: the weights are cut, and --checkpoint "
+            "writes whole ones; use --parallel ddp"
+        )
     if options.checkpoint is None and (options.resume or options.checkpoint_every):
         raise OptionError("--resume and --checkpoint_every need --checkpoint DIR")
 
 
 def check_ranks(options: argparse.Namespace, ranks: int) -> None:
     """Raise OptionError where ``ranks`` cannot share the global batch evenly."""
-    if options.batch % ranks:
+    if options.parallel in ("ddp", "fsdp") and options.batch % ranks:
         nearest = max(ranks, options.batch // ranks * ranks)
         raise OptionError(
             f"--batch {options.batch} cannot be shared evenly by {ranks} ranks: try {nearest}"

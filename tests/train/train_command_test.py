@@ -72,6 +72,7 @@ def test_checkpoint_and_resume(tmp_path: Path) -> None:
     [
         ("--batch 3 --nproc 2", "--batch 3 cannot be shared evenly by 2 ranks: try 2"),
         ("--batch 2 --nproc 4", "--batch 2 cannot be shared evenly by 4 ranks: try 4"),
+        ("--parallel fsdp --checkpoint /tmp/x", "--parallel fsdp: the weights are cut"),
         ("--num_gpus 2 --nproc 2", "give one"),
         ("--num_gpus -1", "--num_gpus -1: must not be negative"),
         ("--nproc 0", "--nproc 0: must be at least 1"),

@@ -21,7 +21,9 @@ from typing import Any
 _TIMEOUT_S = 120.0
 
 
-def run_ranks(comm: str, ranks: int, job: Callable[..., Any], *arguments: Any) -> list[Any]:
+def run_ranks(
+    comm: str, ranks: int, job: Callable[..., Any], *arguments: Any, parallel: str = "ddp"
+) -> list[Any]:
     """Return ``job(communicator, *arguments)`` of each rank, in rank order."""
     context = multiprocessing.get_context("forkserver")
     _start_server(context)
@@ -30,7 +32,8 @@ def run_ranks(comm: str, ranks: int, job: Callable[..., Any], *arguments: Any) -
         for rank in range(ranks):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(
-                target=_rank_main, args=(theirs, comm, rank, ranks, folder, job, arguments)
+                target=_rank_main,
+                args=(theirs, comm, parallel, rank, ranks, folder, job, arguments),
             )
             process.start()
             theirs.close()
@@ -78,6 +81,7 @@ def _answer(pipe: Any, rank: int) -> tuple[Any, str | None]:
 def _rank_main(
     pipe: Any,
     comm: str,
+    parallel: str,
     rank: int,
     ranks: int,
     folder: str,
@@ -92,11 +96,11 @@ def _rank_main(
         from deepseek.communicator import join
 
         torch.set_num_threads(1)
-        if comm == "gloo":
+        if comm == "gloo" or parallel != "ddp":
             torch.distributed.init_process_group(
-                "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
+                comm, init_method=f"file://{folder}/store", rank=rank, world_size=ranks
             )
-        communicator = join(comm)
+        communicator = join(comm, parallel)
         value = job(communicator, *arguments)
         communicator.close()
         pipe.send((value, None))

@@ -153,3 +153,19 @@ def test_rank_0_decides_when_time_is_up() -> None:
 def test_a_trainer_does_not_keep_gloos_group() -> None:
     # gloo's threads that live on while Python ends abort the process now and then.
     assert run_ranks("gloo", 2, jobs.goes_with_its_group) == [True, True]
+
+
+@pytest.fixture(scope="module")
+def losses_of_ddp() -> tuple[list[float], float]:
+    return run_ranks("ciuic", 2, jobs.losses, EXACT, 3)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallel", ["fsdp", "tensor", "pipeline"])
+def test_however_the_model_is_shared_it_is_the_same_training(
+    losses_of_ddp: tuple[list[float], float], parallel: str
+) -> None:
+    line = f"{EXACT} --parallel {parallel}"
+    for losses, held_out in run_ranks("ciuic", 2, jobs.losses, line, 3, parallel=parallel):
+        np.testing.assert_allclose(losses, losses_of_ddp[0], rtol=1e-10)
+        np.testing.assert_allclose(held_out, losses_of_ddp[1], rtol=1e-10)
