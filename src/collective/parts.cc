@@ -15,6 +15,9 @@ namespace ciuic::collective {
 static int64_t part_count(const engine::Request& whole, const plan::Layout& layout,
                           size_t scratch_bytes) {
   if (whole.plan == nullptr || whole.counts != nullptr) return 0;
+  const auto most = static_cast<int64_t>(scratch_bytes / size_of(whole.dtype));
+  // No plan that works in parts needs more than a block for each rank.
+  if (whole.count <= most / layout.size()) return 0;
   const std::optional<plan::Operation> operation = plan::operation_named(whole.operation);
   if (!operation) return 0;
   const std::optional<plan::Algorithm> algorithm = plan::algorithm_named(whole.plan->algorithm);
@@ -25,7 +28,6 @@ static int64_t part_count(const engine::Request& whole, const plan::Layout& layo
     blocks = 1;  // a caller's plan, which has room for the sum on ranks that have no output
   }
   if (blocks == 0) return 0;
-  const auto most = static_cast<int64_t>(scratch_bytes / size_of(whole.dtype));
   return std::max<int64_t>(1, most / blocks);
 }
 

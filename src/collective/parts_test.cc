@@ -65,6 +65,22 @@ TEST_F(Parts, OnlyWhatNeedsMoreScratchIsCut) {
   EXPECT_EQ(cut(Operation::kReduceScatter, Algorithm::kRing, 2, 1).size(), 2u);
 }
 
+TEST_F(Parts, NoneNeedsMoreThanABlockForEachRank) {
+  for (const char* text : {"1", "5", "2x2", "3+1", "4x3"}) {
+    const plan::Layout layout = *plan::Layout::parse(text);
+    for (const Operation operation :
+         {Operation::kAllReduce, Operation::kReduce, Operation::kBroadcast, Operation::kAllGather,
+          Operation::kReduceScatter, Operation::kAllToAll, Operation::kGather,
+          Operation::kScatter}) {
+      for (const Algorithm algorithm : plan::algorithms_for(operation)) {
+        if (!plan::works_in_parts(operation, algorithm)) continue;
+        EXPECT_LE(plan::scratch_blocks(operation, algorithm, layout), layout.size())
+            << text << " " << plan::name_of(operation) << " " << plan::name_of(algorithm);
+      }
+    }
+  }
+}
+
 TEST_F(Parts, UnevenCountsAreNot) {
   engine::Request whole;
   whole.operation = plan::name_of(Operation::kReduceScatter);
