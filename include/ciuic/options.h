@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ciuic/store.h"
 
@@ -14,8 +16,23 @@ namespace ciuic {
 inline constexpr int64_t kDefaultTimeoutMs = 300'000;
 inline constexpr size_t kDefaultBufferSize = size_t{1} << 26;
 
+// The MPI of this process, for backend "mpi". Without anything: libmpi_abi.so.1, where the loader
+// finds it (CIUIC_MPI_LIBRARY comes first), and MPI_COMM_WORLD.
+struct MpiOptions {
+  std::vector<std::string> libraries;  // paths to try, in this order
+
+  // Of an MPI without the standard ABI of MPI 5: the values of its header by their names without
+  // "MPI_" (docs/backends.md).
+  std::map<std::string, int64_t> constants;
+
+  // The handle of the communicator whose ranks make the group; 0: MPI_COMM_WORLD. It is duplicated,
+  // for which all of its ranks must be there.
+  uintptr_t communicator = 0;
+};
+
 struct CommunicatorOptions {
-  // Both or neither. Neither: they come from the launcher's environment.
+  // Both or neither. Neither: they come from the launcher's environment; with backend "mpi" from
+  // MPI, which a size alone is compared with.
   int rank = -1;
   int size = -1;
 
@@ -27,6 +44,10 @@ struct CommunicatorOptions {
   // Milliseconds for the join, and for each operation that names no time of its own. -1:
   // CIUIC_TIMEOUT_MS, else kDefaultTimeoutMs.
   int64_t timeout_ms = -1;
+
+  // Who carries operations out: "native", "mpi", or "auto", which is native.
+  std::string backend = "auto";
+  MpiOptions mpi;
 
   // Bytes of staging memory at most, shared segments and socket buffers beside it; alike on all
   // ranks. 0: CIUIC_BUFFER_SIZE, else kDefaultBufferSize.

@@ -127,6 +127,7 @@ void Node::take(const Message& message, TimeNs now) {
       if (message.about == 0 && message.flag) hub_left_ = true;
       gone_[message.about] = true;
       if (data_path_ != nullptr && message.about != settings_.rank) {
+        if (message.flag) data_path_->mark_left(message.about);
         data_path_->mark_gone(message.about, message.status);
       }
       break;

@@ -18,6 +18,9 @@ class DataPath {
   // Ends the group with `status`: its operations, and every later one at once. The first one stays.
   virtual void end(const Status& status) = 0;
 
+  // Said before mark_gone() of a peer that has not died, but has closed its communicator.
+  virtual void mark_left(int /*rank*/) {}
+
   // A peer is gone for good; `why` begins with it. Operations that need more of it are a cause to
   // end the group.
   virtual void mark_gone(int rank, const Status& why) = 0;

@@ -98,6 +98,20 @@ Status NativeBackend::add_plan(const std::string& plan_file) {
   return chooser_.add(*file);
 }
 
+Result<Work> NativeBackend::compare(const engine::Request& call, const OperationOptions& options) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ == nullptr) return closed();
+  Result<engine::Request> barrier = collective::prepare(chooser_, Call::barrier());
+  if (!barrier.ok()) return barrier.status();
+  barrier->operation = call.operation;
+  barrier->dtype = call.dtype;
+  barrier->op = call.op;
+  barrier->root = call.root;
+  barrier->whole_count = call.whole_count > 0 ? call.whole_count : call.count;
+  barrier->fingerprint = call.fingerprint;
+  return start({&*barrier, 1}, options);
+}
+
 void NativeBackend::progress() { driver_->nudge(); }
 
 void NativeBackend::report(const engine::Cause& cause) {

@@ -31,6 +31,11 @@ class NativeBackend final : public Backend {
   Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
                                             const OperationOptions& options) override;
   Status add_plan(const std::string& plan_file) override;
+
+  // For a backend of another library: compares the ranks' calls, as headers of messages do, in an
+  // exchange of nothing. The next operation's number; kMismatch on the Work.
+  Result<Work> compare(const engine::Request& call, const OperationOptions& options);
+
   void progress() override;
   void report(const engine::Cause& cause) override;
   Status close() override;
