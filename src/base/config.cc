@@ -53,6 +53,12 @@ constexpr Setting kSettings[] = {
      "The TCP ports that listeners take."},
     {"CIUIC_SPIN_US", "microseconds", "-1 (adaptive), 0 or more", "-1",
      "How long a waiting rank spins before it sleeps."},
+    {"CIUIC_BACKEND", "", "auto, native or mpi", "auto",
+     "Who carries operations out, where the program says auto, as it does without a word."},
+    {"CIUIC_CHECK", "", "0 or 1", "0",
+     "1: with backend mpi, the ranks compare their calls before MPI carries them out."},
+    {"CIUIC_MPI_LIBRARY", "", "a path, or a name that the loader finds", "",
+     "The MPI library of backend mpi: one with the ABI of MPI 5."},
     {"CIUIC_TRACE_EVENTS", "events", "0 (off) to 4194304", "4096",
      "What the flight recorder holds, some three events an operation and 64 bytes an event."},
     {"CIUIC_TRACE_DIR", "", "a directory", "",
@@ -167,6 +173,21 @@ bool read_spin_us(std::string_view text, Config& config) {
   return read_int(text, -1, config.spin_us);
 }
 
+bool read_backend(std::string_view text, Config& config) {
+  config.backend = text;
+  return text == "auto" || text == "native" || text == "mpi";
+}
+
+bool read_check(std::string_view text, Config& config) {
+  config.check = text == "1";
+  return text == "0" || text == "1";
+}
+
+bool read_mpi_library(std::string_view text, Config& config) {
+  config.mpi_library = text;
+  return true;
+}
+
 bool read_trace_events(std::string_view text, Config& config) {
   return read_int(text, 0, config.trace_events) && config.trace_events <= int64_t{1} << 22;
 }
@@ -197,6 +218,9 @@ constexpr Reader kReaders[] = {
     read_advertise_address,
     read_port_range,
     read_spin_us,
+    read_backend,
+    read_check,
+    read_mpi_library,
     read_trace_events,
     read_trace_dir,
     read_trace_fd,

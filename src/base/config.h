@@ -55,6 +55,9 @@ struct Config {
   std::string advertise_address;  // bootstrap/listening.h; "": the interfaces' own alone
   PortRange port_range;           // of every listener
   int64_t spin_us = -1;           // -1: adaptive
+  std::string backend = "auto";   // where the program says "auto"
+  bool check = false;             // calls are compared before another library carries them out
+  std::string mpi_library;        // "": where the loader finds one
   int64_t trace_events = 4096;    // 0: no flight recorder
   std::string trace_dir;          // "": the process writes no dumps
   int64_t trace_fd = -1;          // -1: the process makes its own memory

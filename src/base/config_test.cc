@@ -46,13 +46,28 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
 }
 
 TEST(Config, ReadsEverySetting) {
-  const Result<Config> config =
-      read({"CIUIC_TRANSPORT=tcp", "CIUIC_HOST_ID=host a", "CIUIC_STORE=tcp://10.0.0.1:4711",
-            "CIUIC_SECRET=00FFa0b1c2d3e4f5061728394a5b6c7d", "CIUIC_TLS=1", "CIUIC_LOG=trace",
-            "CIUIC_LOG_FILE=/tmp/a.%h.%p", "CIUIC_TIMEOUT_MS=250", "CIUIC_BUFFER_SIZE=2G",
-            "CIUIC_SOCKET_IFNAME=^docker,10.0.0.0/8", "CIUIC_ADVERTISE_ADDRESS=[fd00::1]:4711",
-            "CIUIC_PORT_RANGE=20000-20999", "CIUIC_SPIN_US=20", "CIUIC_TRACE_EVENTS=64",
-            "CIUIC_TRACE_DIR=/tmp/a b", "CIUIC_TRACE_FD=9", "HOME=/root", "CIUICOTHER=1"});
+  const Result<Config> config = read({"CIUIC_TRANSPORT=tcp",
+                                      "CIUIC_HOST_ID=host a",
+                                      "CIUIC_STORE=tcp://10.0.0.1:4711",
+                                      "CIUIC_SECRET=00FFa0b1c2d3e4f5061728394a5b6c7d",
+                                      "CIUIC_TLS=1",
+                                      "CIUIC_LOG=trace",
+                                      "CIUIC_LOG_FILE=/tmp/a.%h.%p",
+                                      "CIUIC_TIMEOUT_MS=250",
+                                      "CIUIC_BUFFER_SIZE=2G",
+                                      "CIUIC_SOCKET_IFNAME=^docker,10.0.0.0/8",
+                                      "CIUIC_ADVERTISE_ADDRESS=[fd00::1]:4711",
+                                      "CIUIC_PORT_RANGE=20000-20999",
+                                      "CIUIC_SPIN_US=20",
+                                      "CIUIC_BACKEND=mpi",
+                                      "CIUIC_CHECK=1",
+                                      "CIUIC_MPI_LIBRARY=/opt/mpi/lib/libmpi_abi.so.1",
+                                      "CIUIC_TRACE_EVENTS=64",
+                                      "CIUIC_REPLACE=gloo",
+                                      "CIUIC_TRACE_DIR=/tmp/a b",
+                                      "CIUIC_TRACE_FD=9",
+                                      "HOME=/root",
+                                      "CIUICOTHER=1"});
   ASSERT_TRUE(config.ok()) << config.status().message();
   EXPECT_EQ(config->transport, TransportChoice::kTcp);
   EXPECT_EQ(config->host_id, "host a");
@@ -68,6 +83,9 @@ TEST(Config, ReadsEverySetting) {
   EXPECT_EQ(config->advertise_address, "[fd00::1]:4711");
   EXPECT_EQ(config->port_range, (PortRange{20000, 20999}));
   EXPECT_EQ(config->spin_us, 20);
+  EXPECT_EQ(config->backend, "mpi");
+  EXPECT_TRUE(config->check);
+  EXPECT_EQ(config->mpi_library, "/opt/mpi/lib/libmpi_abi.so.1");
   EXPECT_EQ(config->trace_events, 64);
   EXPECT_EQ(config->trace_dir, "/tmp/a b");
   EXPECT_EQ(config->trace_fd, 9);

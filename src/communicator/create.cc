@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "backend/mpi/mpi_backend.h"
 #include "backend/native/native_backend.h"
 #include "base/config.h"
 #include "base/fork.h"
@@ -40,7 +41,16 @@ static Result<CommunicatorOptions> effective(const CommunicatorOptions& asked,
   CommunicatorOptions options = asked;
   if (options.timeout_ms < 0) options.timeout_ms = config.timeout_ms;
   if (options.buffer_size == 0) options.buffer_size = config.buffer_size;
-  if ((options.rank < 0) != (options.size < 0)) {
+  if (options.backend == "auto") options.backend = config.backend;
+  if (options.backend == "auto") options.backend = "native";
+  if (options.backend != "native" && options.backend != "mpi") {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("backend \"{}\" is unknown; there are \"auto\", \"native\" and "
+                              "\"mpi\"",
+                              options.backend));
+  }
+  const bool says_size_alone = options.backend == "mpi" && options.rank < 0;  // it is compared
+  if ((options.rank < 0) != (options.size < 0) && !says_size_alone) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("rank is {} and size {}: give both, or neither where a launcher says "
                               "them",
@@ -71,22 +81,60 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
   }
   reasons += "}";
   return fmt::format(
-      "{{\"backend\":\"native\",\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
+      "{{\"backend\":{},\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
       "\"hosts\":{},\"layout\":{},\"transports\":{},\"interface\":{},\"store\":{},"
       "\"store_is_private\":{},\"tls\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},"
       "\"simd\":{},"
       "\"strangers\":{},\"join_ms\":{:.1f},\"settings\":{}}}",
-      json_quoted(version()), json_quoted(options.group_name), joined.epoch, rank,
-      joined.layout.size(), joined.layout.hosts(), json_quoted(joined.layout.text()),
-      list_of(transports), json_quoted(joined.interface_name), json_quoted(joined.store_name),
-      joined.store_is_private, joined.tls, reasons, options.timeout_ms, options.buffer_size,
-      json_quoted(kernels::simd_target()), joined.strangers,
-      static_cast<double>(joined.took_ns) / 1e6, config.to_json());
+      json_quoted(options.backend), json_quoted(version()), json_quoted(options.group_name),
+      joined.epoch, rank, joined.layout.size(), joined.layout.hosts(),
+      json_quoted(joined.layout.text()), list_of(transports), json_quoted(joined.interface_name),
+      json_quoted(joined.store_name), joined.store_is_private, joined.tls, reasons,
+      options.timeout_ms, options.buffer_size, json_quoted(kernels::simd_target()),
+      joined.strangers, static_cast<double>(joined.took_ns) / 1e6, config.to_json());
+}
+
+static std::unique_ptr<control::ControlGroup> control_of(Joined* joined,
+                                                         const CommunicatorOptions& options) {
+  control::Settings settings = control::Settings::for_timeout(options.timeout_ms);
+  settings.rank = joined->rank;
+  for (const bootstrap::Card& card : joined->group_at_join->roll.cards) {
+    settings.names.push_back(card.who());
+  }
+  return std::make_unique<control::ControlGroup>(std::move(settings), std::move(joined->channels));
+}
+
+// Once all have joined: MPI as the backend, with the native one beside it.
+static Status take_mpi(const MpiJoin& mpi, const CommunicatorOptions& options, const Config& config,
+                       const plan::Layout& layout, const tuner::TuningTable& table, bool crowded,
+                       Communicator::State* state) {
+  Result<mpi::Handle> communicator = mpi.make();
+  if (!communicator.ok()) return communicator.status();
+  backend::MpiBackendOptions made{
+      .process = mpi.process,
+      .communicator = *communicator,
+      .native = std::unique_ptr<backend::NativeBackend>(
+          static_cast<backend::NativeBackend*>(state->backend.release())),
+      .chooser = collective::Chooser(layout, state->rank, table),
+      .on_cause = {},
+      .oversubscribed = crowded,
+      .check = config.check && state->size > 1,
+      .timeout_ms = options.timeout_ms,
+      .buffer_size = options.buffer_size};
+  if (state->control != nullptr) {
+    made.on_cause = [control = state->control.get()](const engine::Cause& cause) {
+      control->report(cause);
+    };
+  }
+  state->backend = std::make_unique<backend::MpiBackend>(std::move(made));
+  state->description.insert(state->description.size() - 1, ",\"mpi\":" + mpi.description());
+  return {};
 }
 
 Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
                                                         const Config& config,
-                                                        int64_t join_timeout_ms) {
+                                                        int64_t join_timeout_ms,
+                                                        const MpiJoin& mpi) {
   Result<topology::Host> host = topology::this_host(config.host_id);
   if (!host.ok()) return host.status();
   auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});
@@ -107,6 +155,7 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   hooks.local_ranks =
       static_cast<int>(joined->layout.ranks_on(joined->layout.host_of(joined->rank)).size());
   hooks.local_cores = joined->local_cores;
+  const bool crowded = hooks.local_ranks > hooks.local_cores;
   for (const auto& link : joined->links) {
     hooks.has_sockets |= link != nullptr && std::string_view(link->transport()) != "shm";
   }
@@ -117,13 +166,7 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
     };
   }
   if (state->size > 1) {
-    control::Settings settings = control::Settings::for_timeout(options.timeout_ms);
-    settings.rank = joined->rank;
-    for (const bootstrap::Card& card : joined->group_at_join->roll.cards) {
-      settings.names.push_back(card.who());
-    }
-    state->control =
-        std::make_unique<control::ControlGroup>(std::move(settings), std::move(joined->channels));
+    state->control = control_of(&*joined, options);
     hooks.on_cause = [control = state->control.get()](const engine::Cause& cause) {
       control->report(cause);
     };
@@ -148,6 +191,10 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
       .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
       .timeout_ms = options.timeout_ms,
       .buffer_size = options.buffer_size});
+  if (mpi.process != nullptr) {
+    CIUIC_RETURN_IF_ERROR(
+        take_mpi(mpi, options, config, joined->layout, joined->table, crowded, state.get()));
+  }
   state->options = options;
   state->group_at_join = std::move(joined->group_at_join);
   if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
@@ -161,7 +208,15 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
   CIUIC_RETURN_IF_ERROR(apply_log_settings(*config));
   Result<CommunicatorOptions> options = effective(asked, *config);
   if (!options.ok()) return options.status();
-  Result<std::unique_ptr<State>> state = make_state(*options, *config, options->timeout_ms);
+  Result<MpiJoin> mpi = MpiJoin();
+  int64_t join_timeout_ms = options->timeout_ms;
+  if (options->backend == "mpi") {
+    const TimeNs deadline = deadline_after(now_ns(), join_timeout_ms);
+    mpi = begin_mpi(&*options, *config, deadline);
+    if (!mpi.ok()) return mpi.status();
+    join_timeout_ms = std::max<int64_t>(1, left_ms(deadline, now_ns()));
+  }
+  Result<std::unique_ptr<State>> state = make_state(*options, *config, join_timeout_ms, *mpi);
   if (!state.ok()) return state.status();
   return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
 }
@@ -174,6 +229,11 @@ Result<std::unique_ptr<Communicator>> Communicator::shrink(int64_t timeout_ms) {
   if (state_->closed.load(std::memory_order_acquire)) {
     return Status(StatusCode::kClosed,
                   "shrink: the communicator is closed; shrink() before close()");
+  }
+  if (state_->options.backend == "mpi") {
+    return Status(StatusCode::kUnsupported,
+                  "shrink: what is left of an MPI job that has lost a process cannot go on in MPI; "
+                  "start it anew, or take backend=\"native\"");
   }
   Result<Config> config = Config::from_environment();
   if (!config.ok()) return config.status();

@@ -6,13 +6,16 @@
 
 #include "base/config.h"
 #include "ciuic/status.h"
+#include "communicator/mpi_join.h"
 #include "communicator/state.h"
 
 namespace ciuic {
 
-// Joins. `options` with nothing left to default but rank, size and store.
+// Joins. `options` with nothing left to default but rank, size and store. `mpi`: where that is the
+// backend, and begun.
 Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
                                                         const Config& config,
-                                                        int64_t join_timeout_ms);
+                                                        int64_t join_timeout_ms,
+                                                        const MpiJoin& mpi = {});
 
 }  // namespace ciuic

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "backend/mpi/mpi_backend.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "bootstrap/fenced_store.h"
@@ -155,8 +156,14 @@ Result<std::unique_ptr<Communicator>> Communicator::subgroup(std::span<const int
   if (options.size > 1) {
     options.store = std::make_shared<ParentFence>(state_->backend.get(), ranks, options.rank);
   }
+  MpiJoin mpi;
+  if (options.backend == "mpi") {
+    auto* parent = static_cast<backend::MpiBackend*>(state_->backend.get());
+    mpi.process = parent->process();
+    mpi.make = [parent, ranks] { return parent->part(ranks); };
+  }
   Result<std::unique_ptr<State>> state =
-      make_state(options, *config, timeout_ms >= 0 ? timeout_ms : options.timeout_ms);
+      make_state(options, *config, timeout_ms >= 0 ? timeout_ms : options.timeout_ms, mpi);
   if (!state.ok()) return state.status();
   (*state)->options.store = nullptr;  // of no further use
   return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
