@@ -20,8 +20,19 @@ def is_reducible(dtype: int, op: int) -> bool: ...
 def undefined_pair(dtype: int, op: int) -> str: ...
 def open_store(url: str, timeout_ms: int) -> Store: ...
 def create_communicator(
-    rank: int, size: int, store: Any, group_name: str, timeout_ms: int, buffer_size: int
+    rank: int,
+    size: int,
+    store: Any,
+    group_name: str,
+    timeout_ms: int,
+    buffer_size: int,
+    backend: str = "auto",
+    mpi_libraries: Sequence[str] = [],
+    mpi_constants: Mapping[str, int] = {},
+    mpi_communicator: int = 0,
+    on_this_thread: bool = False,
 ) -> Communicator: ...
+def leave_mpi() -> None: ...
 def describe_plan(
     operation: str,
     ranks: int,

@@ -19,8 +19,8 @@ from ciuic.dtypes import ReduceOp
 from ciuic.errors import CiuicError, ClosedError, UnavailableError
 from ciuic.operations import Operations
 
-_BACKENDS = ("auto", "native")
-_LATER_BACKENDS = ("nccl", "mpi")
+_BACKENDS = ("auto", "native", "mpi")
+_LATER_BACKENDS = ("nccl",)
 
 _open_contexts: weakref.WeakSet[CiuicContext] = weakref.WeakSet()
 _numbers = {"next": 0}
@@ -37,8 +37,8 @@ class CiuicContext(Operations):
     Args:
         world_size: Number of ranks. ``None``: the launcher's, or torch.distributed's.
         rank: This process's, from 0. ``None``: likewise.
-        backend: ``"auto"`` takes what fits the machine, ``"native"`` is this library's own.
-            ``"nccl"`` and ``"mpi"`` are not there yet.
+        backend: ``"auto"`` takes what fits the machine, ``"native"`` is this library's own,
+            ``"mpi"`` an MPI library (docs/backends.md). ``"nccl"`` is not there yet.
         buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held.
             ``None``: ``CIUIC_BUFFER_SIZE``, or 64 MiB (``1 << 26``).
         timeout_s: Seconds for the join, and for each operation that names no time of its own.
@@ -51,6 +51,8 @@ class CiuicContext(Operations):
         allow_pickle: Whether the operations on objects (:func:`ciuic.all_gather_object`, ...) are
             there. They unpickle what other ranks send, which runs code of the sender's choice: this
             rank trusts all ranks. Groups made from this one have it, too.
+        mpi_comm: With ``backend="mpi"``: the ``mpi4py`` communicator whose ranks make the group.
+            ``None``: all processes of the MPI job.
 
     Raises:
         ValueError: Arguments that cannot be, or that the launcher contradicts. Nothing was sent.
@@ -82,17 +84,22 @@ class CiuicContext(Operations):
         store: Any = None,
         group_name: str | None = None,
         allow_pickle: bool = False,
+        mpi_comm: Any = None,
     ) -> None:
         _check_backend(backend)
         self.allow_pickle = bool(allow_pickle)
         settings = _native.config()
+        if backend == "auto":
+            backend = settings["backend"]
         if buffer_size is None:
             buffer_size = settings["buffer_size"]
         elif buffer_size < 1:
             raise ValueError(f"buffer_size={buffer_size} is less than 1 byte")
         self.timeout_s: float = settings["timeout_ms"] / 1000 if timeout_s is None else timeout_s
         timeout_ms = milliseconds(self.timeout_s)
-        meeting = rendezvous.find_meeting(rank, world_size, store, self.timeout_s)
+        meeting, of_mpi = rendezvous.find_meeting_by(
+            backend, rank, world_size, store, self.timeout_s, mpi_comm
+        )
         with _lock:
             number = _numbers["next"]
             _numbers["next"] += 1
@@ -103,6 +110,8 @@ class CiuicContext(Operations):
             group_name or f"context-{number}",
             timeout_ms,
             buffer_size,
+            backend,
+            **of_mpi,
         )
         self._adopt()
         if number == 0 and self.rank == 0 and self.world_size > 1:
@@ -227,7 +236,7 @@ class CiuicContext(Operations):
 
     @property
     def backend(self) -> str:
-        """What carries the operations out: ``"native"``."""
+        """What carries the operations out: ``"native"`` or ``"mpi"``."""
         return str(self.describe()["backend"])
 
     def describe(self) -> dict[str, Any]:
@@ -342,10 +351,10 @@ def _check_backend(backend: str) -> None:
     if backend in _LATER_BACKENDS:
         raise UnavailableError(
             f"backend={backend!r} is not there yet; "
-            "backend='auto' or 'native' works, with CPU tensors"
+            "backend='auto', 'native' or 'mpi' works, with CPU tensors"
         )
     if backend not in _BACKENDS:
-        raise ValueError(f"backend={backend!r} is unknown; there are 'auto' and 'native'")
+        raise ValueError(f"backend={backend!r} is unknown; there are 'auto', 'native' and 'mpi'")
 
 
 def _announce(context: CiuicContext) -> None:

@@ -13,7 +13,7 @@ import os
 import sys
 from typing import Any, NamedTuple, Protocol
 
-from ciuic import _native
+from ciuic import _native, mpi
 from ciuic.errors import (
     CiuicError,
     InvalidArgumentError,
@@ -137,6 +137,32 @@ def find_meeting(rank: int | None, world_size: int | None, store: Any, timeout_s
     if os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT"):
         return Meeting(rank, world_size, _torchrun_store(rank, timeout_s))
     return Meeting(rank, world_size, None)  # by PMI or PMIx, which the core speaks
+
+
+def find_meeting_by(
+    backend: str,
+    rank: int | None,
+    world_size: int | None,
+    store: Any,
+    timeout_s: float,
+    mpi_comm: Any = None,
+) -> tuple[Meeting, dict[str, Any]]:
+    """As :func:`find_meeting`, and what the core must know of MPI.
+
+    With ``backend="mpi"`` the ranks are MPI's, and meet by it where no store is given.
+
+    Raises:
+        ValueError, ciuic.UnavailableError: As find_meeting, and :func:`ciuic.mpi.found`.
+    """
+    if backend != "mpi":
+        if mpi_comm is not None:
+            raise ValueError(f"mpi_comm= goes with backend='mpi', not with backend={backend!r}")
+        return find_meeting(rank, world_size, store, timeout_s), {}
+    if rank is not None and world_size is None:
+        raise ValueError("rank= goes with world_size=; leave both out to take MPI's")
+    whole = -1 if world_size is None else world_size
+    given = None if store is None else _given_store(store, timeout_s)
+    return Meeting(-1 if rank is None else rank, whole, given), mpi.found(mpi_comm)
 
 
 def _who(

@@ -2,6 +2,7 @@
 // communicator_py.cc: Communicator. An array comes as address, count and number of its dtype: two
 // integers cost less than a DLPack capsule, and ciuic/buffers.py has looked at the array already.
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "ciuic/mpi.h"
 #include "module.h"
 
 namespace ciuic::python {
@@ -36,10 +39,16 @@ MutableBuffer output_at(uintptr_t address, int64_t count, int dtype) {
   return {reinterpret_cast<void*>(address), count, static_cast<DataType>(dtype), {}};
 }
 
+// What follows from a communicator's backend.
+struct Manners {
+  bool on_this_thread = false;  // joins may run nowhere else, and end with their time-out alone
+  bool keeps_memory = false;    // an operation that has failed may still be writing
+};
+
 class PyCommunicator {
  public:
-  explicit PyCommunicator(std::unique_ptr<Communicator> communicator)
-      : communicator_(std::move(communicator)) {}
+  PyCommunicator(std::unique_ptr<Communicator> communicator, Manners manners)
+      : communicator_(std::move(communicator)), manners_(manners) {}
 
   PyCommunicator(const PyCommunicator&) = delete;
   PyCommunicator& operator=(const PyCommunicator&) = delete;
@@ -51,18 +60,22 @@ class PyCommunicator {
 
   Communicator& get() { return *communicator_; }
   const std::shared_ptr<Communicator>& shared() const { return communicator_; }
+  Manners manners() const { return manners_; }
 
   // Calls one operation and waits for its end.
   template <typename Call>
   void run(Call call) {
     bool was_interrupted = false;
+    bool was_sent = false;
     Status status;
     {
       const nb::gil_scoped_release no_gil;
       Result<Work> work = call(*communicator_);
       status =
           work.ok() ? wait_interruptibly(*work, communicator_, &was_interrupted) : work.status();
+      was_sent = work.ok();
     }
+    if (was_sent && !status.ok() && manners_.keeps_memory) keep_callers_memory();
     if (was_interrupted) throw nb::python_error();
     raise_unless_ok(status);
   }
@@ -75,7 +88,7 @@ class PyCommunicator {
       return call(*communicator_);
     }();
     raise_unless_ok(work.status());
-    return make_work(std::move(*work), communicator_, std::move(keep));
+    return make_work(std::move(*work), communicator_, std::move(keep), manners_.keeps_memory);
   }
 
   // With `keep` None an operation blocks and gives None, else it gives its Work. `wait_follows`:
@@ -95,6 +108,7 @@ class PyCommunicator {
 
  private:
   std::shared_ptr<Communicator> communicator_;
+  Manners manners_;
 };
 
 // A join under way. It runs on a thread of its own, so that the wait for it ends with Ctrl-C, and
@@ -136,9 +150,12 @@ bool ends_soon(Join& join) {
   return join.ended.wait_for(lock, 10 * kSignalCheck, [&] { return join.result.has_value(); });
 }
 
-PyCommunicator* finish_join(const std::shared_ptr<Join>& join) {
+PyCommunicator* finish_join(const std::shared_ptr<Join>& join, Manners manners) {
   JoinEnd end = JoinEnd::kEnded;
-  {
+  if (manners.on_this_thread) {
+    const nb::gil_scoped_release no_gil;
+    run_join(join);
+  } else {
     const nb::gil_scoped_release no_gil;
     std::thread thread([join] { run_join(join); });
     end = wait_for_join(*join);
@@ -156,12 +173,15 @@ PyCommunicator* finish_join(const std::shared_ptr<Join>& join) {
                      "whether what serves it is there"});
   }
   raise_unless_ok(join->result->status());
-  if (**join->result == nullptr) return nullptr;         // split(): this rank is in no group
-  return new PyCommunicator(std::move(**join->result));  // Python's, by take_ownership
+  if (**join->result == nullptr) return nullptr;  // split(): this rank is in no group
+  return new PyCommunicator(std::move(**join->result), manners);  // Python's, by take_ownership
 }
 
 PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
-                       int64_t timeout_ms, size_t buffer_size) {
+                       int64_t timeout_ms, size_t buffer_size, const std::string& backend,
+                       const std::vector<std::string>& mpi_libraries,
+                       const std::map<std::string, int64_t>& mpi_constants,
+                       uintptr_t mpi_communicator, bool on_this_thread) {
   const auto join = std::make_shared<Join>();
   CommunicatorOptions options;
   options.rank = rank;
@@ -170,9 +190,11 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
   options.group_name = group_name;
   options.timeout_ms = timeout_ms;
   options.buffer_size = buffer_size;
+  options.backend = backend;
+  options.mpi = {mpi_libraries, mpi_constants, mpi_communicator};
   if (timeout_ms >= 0) join->deadline = deadline_after(now_ns(), timeout_ms + kGraceMs);
   join->make = [options = std::move(options)] { return Communicator::create(options); };
-  return finish_join(join);
+  return finish_join(join, {.on_this_thread = on_this_thread, .keeps_memory = backend == "mpi"});
 }
 
 PyCommunicator* shrink(PyCommunicator& self, int64_t timeout_ms) {
@@ -180,7 +202,7 @@ PyCommunicator* shrink(PyCommunicator& self, int64_t timeout_ms) {
   join->make = [communicator = self.shared(), timeout_ms] {
     return communicator->shrink(timeout_ms);
   };
-  return finish_join(join);
+  return finish_join(join, self.manners());
 }
 
 void abort(PyCommunicator& self, const std::string& reason) {
@@ -234,10 +256,11 @@ nb::object submit(PyCommunicator& self, const std::vector<Call>& calls, int64_t 
 class PyPersistent {
  public:
   PyPersistent(PersistentOperation operation, std::shared_ptr<Communicator> communicator,
-               nb::object keep)
+               nb::object keep, bool keeps_memory)
       : communicator_(std::move(communicator)),
         operation_(std::move(operation)),
-        keep_(std::move(keep)) {}
+        keep_(std::move(keep)),
+        keeps_memory_(keeps_memory) {}
 
   nb::object start() {
     Result<Work> work = [&] {
@@ -245,13 +268,14 @@ class PyPersistent {
       return operation_.start();
     }();
     raise_unless_ok(work.status());
-    return make_work(std::move(*work), communicator_, keep_);
+    return make_work(std::move(*work), communicator_, keep_, keeps_memory_);
   }
 
  private:
   std::shared_ptr<Communicator> communicator_;  // outlives the operation
   PersistentOperation operation_;
   nb::object keep_;
+  bool keeps_memory_;
 };
 
 PyPersistent* persistent(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
@@ -259,7 +283,8 @@ PyPersistent* persistent(PyCommunicator& self, const std::vector<Call>& calls, i
   Result<PersistentOperation> made = self.get().persistent(
       calls, {.timeout_ms = timeout_ms, .stream = {}, .wait_follows = wait_follows});
   raise_unless_ok(made.status());
-  return new PyPersistent(std::move(*made), self.shared(), std::move(keep));
+  return new PyPersistent(std::move(*made), self.shared(), std::move(keep),
+                          self.manners().keeps_memory);
 }
 
 void add_plan(PyCommunicator& self, const std::string& file) {
@@ -275,7 +300,7 @@ PyCommunicator* subgroup(PyCommunicator& self, const std::vector<int>& ranks, in
   join->make = [communicator = self.shared(), ranks, timeout_ms] {
     return communicator->subgroup(ranks, timeout_ms);
   };
-  return finish_join(join);
+  return finish_join(join, self.manners());
 }
 
 // None where `color` is that of no group.
@@ -284,7 +309,7 @@ PyCommunicator* split(PyCommunicator& self, int color, int key, int64_t timeout_
   join->make = [communicator = self.shared(), color, key, timeout_ms] {
     return communicator->split(color, key, timeout_ms);
   };
-  return finish_join(join);
+  return finish_join(join, self.manners());
 }
 
 void close(PyCommunicator& self) {
@@ -365,9 +390,14 @@ void bind_communicator(nb::module_& module) {
   nb::class_<PyPersistent>(module, "Persistent", "Calls that are started again and again.")
       .def("start", &PyPersistent::start, "Gives the Work of one more start.");
 
-  module.def("create_communicator", &create, nb::arg("rank"), nb::arg("size"),
-             nb::arg("store").none(), nb::arg("group_name"), nb::arg("timeout_ms"),
-             nb::arg("buffer_size"), nb::rv_policy::take_ownership);
+  module.def(
+      "create_communicator", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store").none(),
+      nb::arg("group_name"), nb::arg("timeout_ms"), nb::arg("buffer_size"),
+      nb::arg("backend") = "auto", nb::arg("mpi_libraries") = std::vector<std::string>(),
+      nb::arg("mpi_constants") = std::map<std::string, int64_t>(), nb::arg("mpi_communicator") = 0,
+      nb::arg("on_this_thread") = false, nb::rv_policy::take_ownership);
+
+  module.def("leave_mpi", &leave_mpi, "At exit: finalises MPI, or ends a job that failed in it.");
 }
 
 }  // namespace ciuic::python

@@ -29,6 +29,7 @@ nb::dict config() {
   nb::dict result;
   result["timeout_ms"] = config.timeout_ms;
   result["buffer_size"] = config.buffer_size;
+  result["backend"] = config.backend;
   result["log_level"] = name_of(config.log_level);
   result["store"] = config.store;
   result["trace_dir"] = config.trace_dir;

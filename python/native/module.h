@@ -49,7 +49,12 @@ Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& commu
 
 // Wraps an operation for Python. It holds `keep` (arrays, contexts) until the operation has ended,
 // also where the handle is dropped before that.
-nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep);
+nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep,
+                     bool keeps_memory = false);
+
+// Keeps all that the calling Python functions hold for as long as the process lives: their arrays
+// may still be written to.
+void keep_callers_memory();
 
 // `object`: None, a store of this module, or any Python object with set, get, add and name, which
 // is left alone once `abandoned` is set.

@@ -24,17 +24,26 @@ void drop(PyObject* object) {
 // The operation, and what must outlive it.
 class PyWork {
  public:
-  PyWork(Work work, std::weak_ptr<Communicator> communicator, nb::object keep)
-      : work_(std::move(work)), communicator_(std::move(communicator)), keep_(std::move(keep)) {}
+  PyWork(Work work, std::weak_ptr<Communicator> communicator, nb::object keep, bool keeps_memory)
+      : work_(std::move(work)),
+        communicator_(std::move(communicator)),
+        keep_(std::move(keep)),
+        keeps_memory_(keeps_memory) {}
 
   PyWork(const PyWork&) = delete;
   PyWork& operator=(const PyWork&) = delete;
 
   ~PyWork() {
-    if (!keep_.is_valid() || work_.done()) return;
+    if (!keep_.is_valid()) return;
+    if (work_.done()) {
+      let_go(work_.status());
+      return;
+    }
     PyObject* keep = keep_.release().ptr();
     const nb::gil_scoped_release no_gil;  // the callback may run at once, on another thread
-    work_.on_done([keep](const Status&) { drop(keep); });
+    work_.on_done([keep, keeps_memory = keeps_memory_](const Status& status) {
+      if (status.ok() || !keeps_memory) drop(keep);
+    });
   }
 
   void wait() {
@@ -44,7 +53,7 @@ class PyWork {
       const nb::gil_scoped_release no_gil;
       status = wait_interruptibly(work_, communicator_.lock(), &was_interrupted);
     }
-    keep_ = nb::object();
+    let_go(status);
     if (was_interrupted) throw nb::python_error();
     raise_unless_ok(status);
   }
@@ -65,9 +74,16 @@ class PyWork {
   int tag() const { return work_.tag(); }
 
  private:
+  // Of a failed operation of another library's, the memory may still be written to: it stays.
+  void let_go(const Status& status) {
+    if (!status.ok() && keeps_memory_) (void)keep_.release();
+    keep_ = nb::object();
+  }
+
   Work work_;
   std::weak_ptr<Communicator> communicator_;
   nb::object keep_;
+  bool keeps_memory_;
 };
 
 }  // namespace
@@ -86,9 +102,13 @@ Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& commu
   }
 }
 
-nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator,
-                     nb::object keep) {
-  return nb::cast(new PyWork(std::move(work), communicator, std::move(keep)),
+void keep_callers_memory() {
+  Py_XINCREF(reinterpret_cast<PyObject*>(PyEval_GetFrame()));  // and with it those that called it
+}
+
+nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep,
+                     bool keeps_memory) {
+  return nb::cast(new PyWork(std::move(work), communicator, std::move(keep), keeps_memory),
                   nb::rv_policy::take_ownership);
 }
 
