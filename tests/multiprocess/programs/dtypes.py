@@ -20,6 +20,7 @@ from ciuic import CiuicContext, ReduceOp, _native
 Array = Any
 
 DTYPES = {name: numpy.dtype(getattr(ml_dtypes, name, name)) for name in ciuic.dtypes.names()}
+IN_MPI = False  # another library adds up: in its order, a hop at a time
 SMALL = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")  # computed in float32
 COMPLEX = {"complex64": numpy.dtype("f4"), "complex128": numpy.dtype("f8")}
 COUNT = 1200
@@ -141,7 +142,7 @@ def is_nan_canonical(x: Array) -> bool:
 def check(what: str, got: Array, wanted: Array, arrays: list[Array], is_exact: bool) -> None:
     name = wanted.dtype.name
     different = bits(got) != bits(wanted)
-    if is_float(name):
+    if is_float(name) and not (IN_MPI and name in ("float32", "float64")):  # MPI's own sums
         assert is_nan_canonical(got), f"{what}: a NaN is not the canonical one"
     if not different.any():
         return
@@ -171,6 +172,13 @@ def as_numpy(x: torch.Tensor, dtype: numpy.dtype) -> Array:
     return x.view(torch.uint8).numpy().view(dtype)
 
 
+def is_exact_in(name: str, op: ReduceOp, size: int, in_rank_order: bool) -> bool:
+    if in_rank_order or not is_float(name) or op in (ReduceOp.MIN, ReduceOp.MAX):
+        return True
+    # MPI rounds small floats once they are scaled for AVG, and again.
+    return size == 2 and not (IN_MPI and op is ReduceOp.AVG)
+
+
 def reductions(ctx: CiuicContext, in_rank_order: bool) -> int:
     """In rank order: small floats are added up in float32 from rank 0 on, and rounded once."""
     rank, size = ctx.rank, ctx.world_size
@@ -190,7 +198,7 @@ def reductions(ctx: CiuicContext, in_rank_order: bool) -> int:
             pairs += 1
             arrays = inputs(name, op, size)
             wanted = expected(name, op, arrays)
-            is_exact = in_rank_order or size == 2 or not is_float(name) or op in (2, 3)
+            is_exact = is_exact_in(name, op, size, in_rank_order)
             what = f"{name} {op.name}"
             x = arrays[rank].copy()
             ctx.all_reduce(x, op)
@@ -324,14 +332,17 @@ def mismatch() -> None:
 
 
 def main() -> None:
+    global IN_MPI
     with CiuicContext(timeout_s=120) as ctx:
+        IN_MPI = ctx.backend == "mpi"
         over_tcp = os.environ.get("CIUIC_TRANSPORT") == "tcp"
         assert ("tcp" in str(ctx.describe()["transports"])) == over_tcp
-        pairs = reductions(ctx, in_rank_order=not over_tcp)
+        pairs = reductions(ctx, in_rank_order=not over_tcp and not IN_MPI)
         averages_near_the_largest(ctx)
         dtypes = movements(ctx)
         ctx.barrier()
-    mismatch()
+    if not IN_MPI or os.environ.get("CIUIC_CHECK") == "1":
+        mismatch()
     print(f"all good: {pairs} pairs, {dtypes} dtypes moved", file=sys.stdout)
 
 
