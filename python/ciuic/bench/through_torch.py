@@ -105,7 +105,7 @@ class _Steps:
 
     def _note_buckets(self, _, bucket):  # type: ignore[no-untyped-def]
         self._buckets.append(torch.zeros_like(bucket.buffer()))
-        return _reduce_at_once(_, bucket)
+        return _reduce_at_once(_, bucket)  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """Forward and backward; there is no optimizer, whose time is nobody's here."""

@@ -32,6 +32,15 @@ _Nproc = Annotated[
         help="Ranks on this machine: a number, or 'auto' for one a core.",
     ),
 ]
+_Replace = Annotated[
+    str | None,
+    typer.Option(
+        "--replace",
+        metavar="gloo",
+        help="Groups of torch.distributed that ask for this backend get Ciuic; the program stays "
+        "as it is.",
+    ),
+]
 _Hosts = Annotated[
     str | None,
     typer.Option(
@@ -56,15 +65,7 @@ def run(
         bool,
         typer.Option("--init", help="`import ciuic` initialises torch.distributed, if nobody has."),
     ] = False,
-    replace: Annotated[
-        str | None,
-        typer.Option(
-            "--replace",
-            metavar="gloo",
-            help="Groups of torch.distributed that ask for this backend get Ciuic; the program "
-            "stays as it is.",
-        ),
-    ] = None,
+    replace: _Replace = None,
     module: Annotated[
         bool, typer.Option("-m", "--module", help="PROG is a Python module, as in python -m.")
     ] = False,
@@ -108,10 +109,7 @@ def run(
     }
     with errors_as_lines("run"):
         _check_hosts(hosts, hostfile, nnodes)
-        if replace not in (None, "gloo"):
-            raise InvalidArgumentError(f"--replace {replace}: only gloo can be replaced")
-        if replace is not None:
-            os.environ["CIUIC_REPLACE"] = replace  # for the ranks, and for what they start
+        _ask_to_replace(replace)
         if _most_nodes(nnodes) > 1:
             _become_torchrun(program, nproc, nnodes, init, module, no_python, of_torchrun)
         if not standalone:
@@ -129,6 +127,15 @@ def run(
 
         code = launch(command, _ranks(nproc), init=init, prefix=not raw)
     raise SystemExit(code)
+
+
+def _ask_to_replace(backend: str | None) -> None:
+    """Asks the ranks, and what they start, by a variable."""
+    if backend is None:
+        return
+    if backend != "gloo":
+        raise InvalidArgumentError(f"--replace {backend}: only gloo can be replaced")
+    os.environ["CIUIC_REPLACE"] = backend
 
 
 def _ranks(text: str) -> int:
