@@ -40,6 +40,7 @@ class CiuicContext(Operations):
         backend: ``"auto"`` takes what fits the machine, ``"native"`` is this library's own,
             ``"mpi"`` an MPI library (docs/backends.md). ``"nccl"`` is not there yet.
         buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held.
+            Beside it up to 16 small messages a peer, of 16 KiB at most, wait for their recv.
             ``None``: ``CIUIC_BUFFER_SIZE``, or 64 MiB (``1 << 26``).
         timeout_s: Seconds for the join, and for each operation that names no time of its own.
             ``None``: ``CIUIC_TIMEOUT_MS``, or 300.

@@ -12,8 +12,8 @@ namespace ciuic::engine {
 std::string CallRecord::text() const {
   if (operation == nullptr) return "";
   if (std::string_view(operation) == "barrier") return fmt::format("{}()", operation);
-  std::string text = fmt::format("{}({}, {} element{}", operation, name_of(dtype), count,
-                                 count == 1 ? "" : "s");
+  std::string text =
+      fmt::format("{}({}, {} element{}", operation, name_of(dtype), count, count == 1 ? "" : "s");
   if (reduces) text += fmt::format(", {}", name_of(op));
   if (root >= 0) text += fmt::format(", root {}", root);
   return text + ")";
