@@ -13,6 +13,7 @@ from typing import Any
 from ciuic import _native, buffers
 from ciuic.buffers import Buffer, Place
 from ciuic.dtypes import CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE, ReduceOp
+from ciuic.errors import InvalidArgumentError
 
 BUCKET_BYTES = 16 << 20
 """A bucket's size at most, save that of an array that is larger by itself and travels uncopied."""
@@ -121,7 +122,7 @@ class Merged:
         reach, owner = 0, -1
         for begin, end, number in spans:
             if begin < reach and number != owner:
-                raise ValueError(
+                raise InvalidArgumentError(
                     "the arrays of one call overlap in part; give each element once. Nothing was "
                     "sent."
                 )
@@ -148,7 +149,7 @@ def _check_alike(places: Sequence[Place | None], slow: dict[int, Buffer]) -> Non
         ]
     )
     if len(names) > 1:
-        raise ValueError(
+        raise InvalidArgumentError(
             f"the arrays of one call are of different dtypes ({', '.join(names)}); make one call "
             "for each. Nothing was sent."
         )
@@ -171,7 +172,7 @@ class Gradients:
 
     def __init__(self, parameters: Sequence[Any], communicator: Any, timeout_ms: int) -> None:
         if buffers.parameters_among(parameters) != len(parameters):
-            raise ValueError(
+            raise InvalidArgumentError(
                 "parameters and other arrays in one call; make one call for each. Nothing was sent."
             )
         codes = [0 if p.grad is None else 1 + Buffer(p.grad, writes=True).code for p in parameters]
@@ -182,7 +183,7 @@ class Gradients:
             if highest[index] == 0:
                 continue
             if highest[index] != lowest[index]:
-                raise ValueError(
+                raise InvalidArgumentError(
                     f"the gradient of parameter {index} is {NAME_OF_CODE[highest[index] - 1]} on "
                     f"one rank and {NAME_OF_CODE[lowest[index] - 1]} on another. No gradient was "
                     "sent."

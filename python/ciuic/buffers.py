@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ciuic import _native
 from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE
+from ciuic.errors import InvalidArgumentError
 
 Place = tuple[int, int, int]  # address, count, number of the dtype
 
@@ -62,11 +63,11 @@ class ArrayKind(Protocol):
         ...
 
 
-def _refuse(what: str, instead: str) -> ValueError:
-    return ValueError(f"{what}; {instead}. Nothing was sent.")
+def _refuse(what: str, instead: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"{what}; {instead}. Nothing was sent.")
 
 
-def _not_reducible(dtype: Any) -> ValueError:
+def _not_reducible(dtype: Any) -> InvalidArgumentError:
     newbyteorder = getattr(dtype, "newbyteorder", None)
     if newbyteorder is not None and newbyteorder("=") in CODE_OF_DTYPE:
         return _refuse(

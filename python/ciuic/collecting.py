@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 from ciuic import _native
+from ciuic.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
@@ -98,7 +99,7 @@ class Collector:
 
     def _refuse_here(self, name: str) -> None:
         if threading.get_ident() in self.open:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"{name} blocks, and calls inside this block are only collected; make it outside. "
                 "Nothing was sent."
             )

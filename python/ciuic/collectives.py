@@ -16,7 +16,7 @@ from ciuic import _native, buckets, buffers, collecting, parts
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.dtypes import ReduceOp, check_reducible, op_code
-from ciuic.errors import UnsupportedError
+from ciuic.errors import InvalidArgumentError, UnsupportedError
 from ciuic.handles import Handle
 from ciuic.plan import registry
 from ciuic.submission import NOWHERE, Call, arrays_of, by, check_rank, refuse, submit
@@ -399,7 +399,7 @@ def _all_reduce(
             f"wire={wire!r}: codecs for the wire are not there yet; leave it out. Nothing was sent."
         )
     if buffers.parameters_among((x,)):
-        raise ValueError(
+        raise InvalidArgumentError(
             "one parameter by itself: say x.grad or x.data, or give an iterable of parameters for "
             "their gradients. Nothing was sent."
         )

@@ -16,7 +16,7 @@ from typing import Any
 
 from ciuic import _native, rendezvous, tensors
 from ciuic.dtypes import ReduceOp
-from ciuic.errors import CiuicError, ClosedError, UnavailableError
+from ciuic.errors import CiuicError, ClosedError, InvalidArgumentError, UnavailableError
 from ciuic.operations import Operations
 
 _BACKENDS = ("auto", "native", "mpi")
@@ -95,7 +95,7 @@ class CiuicContext(Operations):
         if buffer_size is None:
             buffer_size = settings["buffer_size"]
         elif buffer_size < 1:
-            raise ValueError(f"buffer_size={buffer_size} is less than 1 byte")
+            raise InvalidArgumentError(f"buffer_size={buffer_size} is less than 1 byte")
         self.timeout_s: float = settings["timeout_ms"] / 1000 if timeout_s is None else timeout_s
         timeout_ms = milliseconds(self.timeout_s)
         meeting, of_mpi = rendezvous.find_meeting_by(
@@ -183,12 +183,12 @@ class CiuicContext(Operations):
         try:
             members = [operator.index(rank) for rank in ranks]
         except TypeError:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"subgroup: ranks={ranks!r} is no list of ranks. Nothing was sent."
             ) from None
         for rank in members:
             if not 0 <= rank < self.world_size:
-                raise ValueError(
+                raise InvalidArgumentError(
                     f"subgroup: {rank} is no rank; there are 0 to {self.world_size - 1}. "
                     "Nothing was sent."
                 )
@@ -216,7 +216,7 @@ class CiuicContext(Operations):
         limit = 1 << 31
         for name, value, lowest in (("color", color, 0), ("key", key, -limit)):
             if value is not None and not lowest <= operator.index(value) < limit:
-                raise ValueError(
+                raise InvalidArgumentError(
                     f"split: {name}={value} is not {lowest} to {limit - 1}"
                     f"{', or None for no group' if name == 'color' else ''}. Nothing was sent."
                 )
@@ -339,12 +339,18 @@ def milliseconds(timeout_s: float | None) -> int:
     """``timeout_s`` for the core: -1 takes the communicator's.
 
     Raises:
-        ValueError: Not more than 0 seconds.
+        InvalidArgumentError: No number, or not more than 0 seconds.
     """
     if timeout_s is None:
         return -1
-    if not timeout_s > 0:
-        raise ValueError(f"timeout_s={timeout_s!r} is not more than 0. Nothing was sent.")
+    try:
+        is_some_time = timeout_s > 0
+    except TypeError:
+        raise InvalidArgumentError(
+            f"timeout_s={timeout_s!r} is no number of seconds. Nothing was sent."
+        ) from None
+    if not is_some_time:
+        raise InvalidArgumentError(f"timeout_s={timeout_s!r} is not more than 0. Nothing was sent.")
     return max(1, round(min(timeout_s, 1e9) * 1000))
 
 
@@ -355,7 +361,9 @@ def _check_backend(backend: str) -> None:
             "backend='auto', 'native' or 'mpi' works, with CPU tensors"
         )
     if backend not in _BACKENDS:
-        raise ValueError(f"backend={backend!r} is unknown; there are 'auto', 'native' and 'mpi'")
+        raise InvalidArgumentError(
+            f"backend={backend!r} is unknown; there are 'auto', 'native' and 'mpi'"
+        )
 
 
 def _announce(context: CiuicContext) -> None:

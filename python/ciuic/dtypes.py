@@ -11,6 +11,7 @@ import enum
 from typing import Any
 
 from ciuic import _native
+from ciuic.errors import InvalidArgumentError, UnsupportedError
 
 
 class ReduceOp(enum.IntEnum):
@@ -55,10 +56,12 @@ def op_code(op: ReduceOp | int) -> int:
         return int(ReduceOp(op))
     except (ValueError, TypeError):
         names = ", ".join(f"CiuicContext.{name.upper()}" for name in _native.op_codes)
-        raise ValueError(f"op={op!r} is no reduction operation; there are {names}") from None
+        raise InvalidArgumentError(
+            f"op={op!r} is no reduction operation; there are {names}"
+        ) from None
 
 
 def check_reducible(code: int, op: int) -> None:
     """Raises ValueError where ``op`` is not defined for the dtype, and says which are."""
     if not _native.is_reducible(code, op):
-        raise ValueError(f"{_native.undefined_pair(code, op)}. Nothing was sent.")
+        raise UnsupportedError(f"{_native.undefined_pair(code, op)}. Nothing was sent.")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ciuic import _native, buckets, collecting
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
+from ciuic.errors import InvalidArgumentError
 from ciuic.handles import Handle, PendingWork
 from ciuic.submission import refuse
 
@@ -169,7 +170,7 @@ class Calls:
     def work(self) -> _native.Work:
         """That of the calls, which have been made."""
         if self._work is None:
-            raise ValueError(self._why_no_work())
+            raise InvalidArgumentError(self._why_no_work())
         return self._work
 
     def _why_no_work(self) -> str:
@@ -241,14 +242,14 @@ class PersistentCalls(Calls):
                 sent. What goes wrong later, ``wait()`` raises.
         """
         if self._to_start is None:
-            raise ValueError(self._why_no_work())
+            raise InvalidArgumentError(self._why_no_work())
         return Handle((self._start(self._to_start),), None)
 
     def run(self) -> None:
         """Make the calls, and wait for their end. Raises as :meth:`start` and its handle."""
         if self._to_run is None:
             if self._to_start is None:
-                raise ValueError(self._why_no_work())
+                raise InvalidArgumentError(self._why_no_work())
             self._to_run = self._prepare(wait_follows=True)
         self._start(self._to_run).wait()
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ciuic import _native
-from ciuic.errors import UnavailableError
+from ciuic.errors import InvalidArgumentError, UnavailableError
 
 _ABI_LIBRARY = "libmpi_abi.so.1"
 
@@ -44,7 +44,7 @@ def found(mpi_comm: Any = None) -> dict[str, Any]:
     module = sys.modules.get("mpi4py.MPI")
     if mpi_comm is not None:
         if module is None or not isinstance(mpi_comm, module.Intracomm):
-            raise ValueError(f"mpi_comm={mpi_comm!r} is no mpi4py.MPI.Intracomm")
+            raise InvalidArgumentError(f"mpi_comm={mpi_comm!r} is no mpi4py.MPI.Intracomm")
         return _of_mpi4py(module, mpi_comm)
     if module is not None:
         return _of_mpi4py(module)

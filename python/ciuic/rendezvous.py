@@ -94,7 +94,7 @@ def launched_as(timeout_s: float = _LONGEST_S) -> tuple[int, int] | None:
         return None
     launched = _native.find_launcher(round(timeout_s * 1000))
     if launched.launcher == "RANK and WORLD_SIZE":
-        raise ValueError(
+        raise InvalidArgumentError(
             f"RANK={launched.rank} and WORLD_SIZE={launched.size} without LOCAL_RANK seem to count "
             "nodes, as a job scheduler does, not processes. Start one process a rank with ciuic "
             "run, torchrun or mpiexec, or give CiuicContext world_size, rank and store."
@@ -156,10 +156,12 @@ def find_meeting_by(
     """
     if backend != "mpi":
         if mpi_comm is not None:
-            raise ValueError(f"mpi_comm= goes with backend='mpi', not with backend={backend!r}")
+            raise InvalidArgumentError(
+                f"mpi_comm= goes with backend='mpi', not with backend={backend!r}"
+            )
         return find_meeting(rank, world_size, store, timeout_s), {}
     if rank is not None and world_size is None:
-        raise ValueError("rank= goes with world_size=; leave both out to take MPI's")
+        raise InvalidArgumentError("rank= goes with world_size=; leave both out to take MPI's")
     whole = -1 if world_size is None else world_size
     given = None if store is None else _given_store(store, timeout_s)
     return Meeting(-1 if rank is None else rank, whole, given), mpi.found(mpi_comm)
@@ -180,17 +182,21 @@ def _who(
                 f"{missing} was not given, torch.distributed is not initialised, and {_tried()}"
             )
         if world_size is not None and world_size != launched[1]:
-            raise ValueError(
+            raise InvalidArgumentError(
                 f"world_size={world_size}, but the launcher started {launched[1]} ranks"
             )
         rank = launched[0] if rank is None else rank
         world_size = launched[1]
     elif launched is not None and world_size > launched[1]:
-        raise ValueError(f"world_size={world_size}, but the launcher started {launched[1]} ranks")
+        raise InvalidArgumentError(
+            f"world_size={world_size}, but the launcher started {launched[1]} ranks"
+        )
     if world_size < 1:
-        raise ValueError(f"world_size={world_size} is less than 1")
+        raise InvalidArgumentError(f"world_size={world_size} is less than 1")
     if not 0 <= rank < world_size:
-        raise ValueError(f"rank={rank} is not from 0 to {world_size - 1} (world_size={world_size})")
+        raise InvalidArgumentError(
+            f"rank={rank} is not from 0 to {world_size - 1} (world_size={world_size})"
+        )
     return rank, world_size
 
 
@@ -216,7 +222,7 @@ def _given_store(store: Any, timeout_s: float) -> Any:
         return TorchStore(store)
     if all(callable(getattr(store, name, None)) for name in ("set", "get", "add")):
         return store
-    raise ValueError(
+    raise InvalidArgumentError(
         f"store={store!r} is no store: give 'tcp://host:port', 'file:///directory', a "
         "torch.distributed store, or an object with set, get and add"
     )

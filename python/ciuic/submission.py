@@ -13,6 +13,7 @@ from ciuic import _native, collecting
 from ciuic import context as contexts
 from ciuic.buffers import Buffer
 from ciuic.dtypes import CODE_OF_NAME
+from ciuic.errors import InvalidArgumentError
 from ciuic.handles import Handle
 from ciuic.plan import registry
 
@@ -69,9 +70,9 @@ class Budget:
         return max(1, round(1000 * min(self._end - time.monotonic(), 1e9)))
 
 
-def refuse(message: str) -> ValueError:
+def refuse(message: str) -> InvalidArgumentError:
     """An error of the caller's."""
-    return ValueError(f"{message}. Nothing was sent.")
+    return InvalidArgumentError(f"{message}. Nothing was sent.")
 
 
 def check_rank(name: str, rank: Any, context: CiuicContext) -> int:
@@ -105,7 +106,10 @@ def check_counts(name: str, counts: Any, context: CiuicContext) -> list[int]:
 def arrays_of(x: Any) -> list[Any]:
     """The arrays of an iterable."""
     if not isinstance(x, Iterable):
-        raise refuse(f"{type(x).__name__} is neither an array nor an iterable of arrays")
+        raise refuse(
+            f"{type(x).__name__} is neither an array nor an iterable of arrays; a number goes in "
+            "one, numpy.array([x])"
+        )
     return list(x)
 
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ciuic.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from ciuic.context import CiuicContext
 
@@ -47,7 +49,9 @@ def empty(shape: int | Iterable[int], dtype: Any, context: CiuicContext | None =
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(dtype, torch.dtype):
         if dtype in (torch.quint4x2, torch.quint2x4, torch.quint8, torch.qint8, torch.qint32):
-            raise ValueError(f"empty: {dtype} has scales beside its elements; take an integer one")
+            raise InvalidArgumentError(
+                f"empty: {dtype} has scales beside its elements; take an integer one"
+            )
         count = math.prod(sizes) * dtype.itemsize
         data = torch.frombuffer(allocate(max(count, 1)), dtype=torch.uint8)
         return data[:count].view(dtype).view(sizes)
@@ -55,7 +59,9 @@ def empty(shape: int | Iterable[int], dtype: Any, context: CiuicContext | None =
 
     kind = numpy.dtype(dtype)
     if kind.hasobject:
-        raise ValueError(f"empty: elements of {kind} are addresses of objects, which cannot travel")
+        raise InvalidArgumentError(
+            f"empty: elements of {kind} are addresses of objects, which cannot travel"
+        )
     count = math.prod(sizes) * kind.itemsize
     return numpy.ndarray(sizes, kind, allocate(max(count, 1)))
 
@@ -67,7 +73,9 @@ def _sizes(shape: int | Iterable[int]) -> tuple[int, ...]:
         else:
             sizes = (operator.index(shape),)
     except TypeError:
-        raise ValueError(f"empty: shape={shape!r} is no number, nor a list of them") from None
+        raise InvalidArgumentError(
+            f"empty: shape={shape!r} is no number, nor a list of them"
+        ) from None
     if any(size < 0 for size in sizes):
-        raise ValueError(f"empty: shape={shape!r} has a negative size")
+        raise InvalidArgumentError(f"empty: shape={shape!r} has a negative size")
     return sizes

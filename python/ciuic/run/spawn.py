@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ciuic.errors import RankFailedError
+from ciuic.errors import InvalidArgumentError, RankFailedError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -48,7 +48,7 @@ def spawn(
         ciuic.RankFailedError: A rank failed; the message has its traceback. The others were ended.
     """
     if nprocs < 1:
-        raise ValueError(f"nprocs={nprocs} is less than 1")
+        raise InvalidArgumentError(f"nprocs={nprocs} is less than 1")
     import multiprocessing
 
     from ciuic.run.environment import Job
