@@ -59,6 +59,7 @@ from ciuic.messages import (
     send,
     send_async,
 )
+from ciuic.monitoring import monitored_barrier
 from ciuic.objects import (
     all_gather_object,
     broadcast_object,
@@ -143,6 +144,7 @@ __all__ = [
     "gather_v",
     "gather_v_async",
     "local_device",
+    "monitored_barrier",
     "persistent",
     "plan",
     "recv",

@@ -9,7 +9,8 @@ import os
 def initialise_torch_if_asked() -> None:
     """Initialises torch.distributed, if ``ciuic run --init`` asks for it and nobody has done it.
 
-    It takes the launcher's environment. Without ``--init`` nothing happens behind a program's back.
+    The backend is ``ciuic``. It takes the launcher's environment. Without ``--init`` nothing
+    happens behind a program's back.
     """
     # Taken away, because it is for the rank itself and not for the processes that it starts.
     if os.environ.pop("CIUIC_INIT", None) != "1":
@@ -20,7 +21,10 @@ def initialise_torch_if_asked() -> None:
 
     if not distributed.is_available() or distributed.is_initialized():
         return
-    distributed.init_process_group("gloo")
+    from ciuic_torch_entry import register
+
+    register()  # where torch does not load its extensions by itself
+    distributed.init_process_group("ciuic")
 
     def destroy() -> None:
         if distributed.is_initialized():

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from ciuic_torch_entry import register
 
-from ciuic.torch.backend import create_backend, monitored_barrier
+from ciuic.monitoring import monitored_barrier
+from ciuic.torch.backend import create_backend
 
 register()
 

@@ -22,7 +22,7 @@ def replace_gloo() -> None:
         return
     if not hasattr(Backend, "options"):
         # torch sets names and ranks there of a group of gloo's, which has an attribute of its own.
-        Backend.options = property(lambda _: SimpleNamespace())
+        Backend.options = property(lambda _: SimpleNamespace())  # type: ignore[assignment]
     c10d.ProcessGroupGloo = _Replacement(c10d.ProcessGroupGloo)
 
 

@@ -7,6 +7,7 @@ import torch
 from ciuic import CiuicContext, all_reduce
 
 assert torch.distributed.is_initialized()
+assert torch.distributed.get_backend() == "ciuic"
 assert "CIUIC_INIT" not in os.environ
 rank = torch.distributed.get_rank()
 assert rank == int(os.environ["RANK"])
