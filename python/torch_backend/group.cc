@@ -3,6 +3,8 @@
 
 #include "group.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <set>
 
@@ -145,9 +147,28 @@ c10::intrusive_ptr<c10d::Backend> TorchGroup::shrink(const std::vector<int64_t>&
   return c10::make_intrusive<TorchGroup>(std::move(*made), std::move(own));
 }
 
+// NOLINTNEXTLINE(google-runtime-int): torch's type
+at::Tensor TorchGroup::allocateTensor(long size, at::TensorOptions options) {
+  constexpr const char* kName = "allocate_tensor";
+  const at::ScalarType type = c10::typeMetaToScalarType(options.dtype());
+  if (!options.device().is_cpu()) refuse(kName, "only CPU tensors can be shared");
+  if (c10::isQIntType(type)) refuse(kName, "elements that have scales beside them");
+  const auto bytes = static_cast<uint64_t>(size) * c10::elementSize(type);
+  if (size < 0 || bytes / c10::elementSize(type) != static_cast<uint64_t>(size)) {
+    refuse(kName, "no tensor has " + std::to_string(size) + " elements");
+  }
+  Result<std::shared_ptr<std::byte>> memory = communicator_->allocate(std::max<size_t>(bytes, 1));
+  throw_unless_ok(memory.status(), effective({}));
+  std::byte* const start = memory->get();
+  return at::from_blob(start, {size}, [kept = std::move(*memory)](void*) {}, options);
+}
+
 std::unordered_map<std::string, uint64_t> TorchGroup::getMemoryStats() {
   const MemoryUsage usage = communicator_->memory_usage();
-  return {{"staging", usage.staging}, {"segments", usage.segments}, {"links", usage.links}};
+  return {{"staging", usage.staging},
+          {"segments", usage.segments},
+          {"links", usage.links},
+          {"tensors", usage.tensors}};
 }
 
 }  // namespace ciuic::torch_backend

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "ciuic/communicator.h"
+#include "earlier.h"
 #include "work.h"
 
 namespace ciuic::torch_backend {
@@ -64,6 +65,10 @@ class TorchGroup final : public c10d::Backend {
                                            const OptionsPointer& options) override;
   void setSequenceNumberForGroup() override {}  // all ranks count from 0
   uint64_t getSequenceNumberForGroup() override { return sequence_.load(); }
+
+  // ---- memory that the ranks of a host can read where it lies (group.cc) ----
+  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   std::unordered_map<std::string, uint64_t> getMemoryStats() override;
 
   // ---- reductions (reducing.cc) ----
@@ -136,6 +141,7 @@ class TorchGroup final : public c10d::Backend {
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> is_coalescing_{false};
+  Earlier earlier_;
   std::mutex mutex_;  // guards what follows
   std::vector<WorkPointer> coalesced_;
   uint32_t sparse_calls_ = 0;

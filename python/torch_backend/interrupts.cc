@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <utility>
+
 namespace ciuic::torch_backend {
 
 namespace {
@@ -68,35 +70,42 @@ int raise_again(void* argument) {
   return -1;
 }
 
-// Runs Python's handlers where a signal came, which it does in its main thread alone. True: one of
-// them raised.
-bool interrupted() {
-  if (syscall(SYS_gettid) != getpid()) return false;
+enum class Interrupt { kNone, kRaised, kLost };  // kLost: what was raised could not be kept
+
+// Runs Python's handlers where a signal came, which it does in its main thread alone.
+Interrupt interrupted() {
+  if (syscall(SYS_gettid) != getpid()) return Interrupt::kNone;
   const Python* found = python();
-  if (found == nullptr) return false;
+  if (found == nullptr) return Interrupt::kNone;
   const int state = found->gil_ensure();
-  const bool raised = found->check_signals() != 0;
-  if (raised) {
+  Interrupt interrupt = Interrupt::kNone;
+  if (found->check_signals() != 0) {
+    interrupt = Interrupt::kRaised;
     // torch's bindings would put our C++ exception in its place, so it is kept until they are done.
     auto* kept = new Raised;
     found->fetch(&kept->type, &kept->value, &kept->traceback);
-    if (found->add_pending_call(&raise_again, kept) != 0) delete kept;
+    if (found->add_pending_call(&raise_again, kept) != 0) {
+      delete kept;
+      interrupt = Interrupt::kLost;
+    }
   }
   found->gil_release(state);
-  return raised;
+  return interrupt;
 }
 
 }  // namespace
 
-Status wait_interruptibly(Work& work, Communicator* communicator) {
+Waited wait_interruptibly(Work& work, Communicator* communicator) {
   for (;;) {
     Status status = work.wait_for(kSignalCheckMs);
     // kTimeout is the operation's end, or only that of this look at it.
-    if (status.code() != StatusCode::kTimeout) return status;
-    if (work.done()) return work.status();
-    if (!interrupted()) continue;
+    if (status.code() != StatusCode::kTimeout) return {std::move(status)};
+    if (work.done()) return {work.status()};
+    const Interrupt interrupt = interrupted();
+    if (interrupt == Interrupt::kNone) continue;
     if (communicator != nullptr) (void)communicator->abort("it was interrupted by a signal");
-    return work.wait();  // no one may write to the caller's tensors once this returns
+    // No one may write to the caller's tensors once this returns.
+    return {work.wait(), interrupt == Interrupt::kRaised};
   }
 }
 

@@ -12,10 +12,17 @@
 
 namespace ciuic::torch_backend {
 
+struct Waited {
+  Status status;
+  // Python raises an exception as soon as this thread is back there; what the caller then throws
+  // itself would come before it.
+  bool is_interrupted = false;
+};
+
 // Waits for the operation to end, and looks now and then whether a signal came. Where Python's
 // handler of it raises, the group is ended on every rank, the end that this brings is waited for,
 // and what was raised is raised anew as soon as this thread is back in Python.
-Status wait_interruptibly(Work& work, Communicator* communicator);
+Waited wait_interruptibly(Work& work, Communicator* communicator);
 
 // Lets go of the GIL while it lives, where this thread has it.
 class GilRelease {

@@ -26,6 +26,11 @@ c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner, Millise
   return c10::make_intrusive<TorchWork>(manner.type, sequence, timeout, nullptr, none);
 }
 
+static bool is_message(c10d::OpType type) {
+  return type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
+         type == c10d::OpType::RECVANYSOURCE;
+}
+
 TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Manner& manner,
                                            Ending&& ending) {
   const Milliseconds timeout = effective(manner.timeout);
@@ -39,11 +44,15 @@ TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Ma
   if (!started.ok()) [[unlikely]]
     throw_unless_ok(started.status(), timeout);
   if (blocks) {
-    const Status status = wait_interruptibly(*started, communicator_.get());
-    if (!status.ok()) [[unlikely]]
-      throw_unless_ok(status, timeout);
+    const Waited waited = wait_interruptibly(*started, communicator_.get());
+    if (waited.is_interrupted) return work;
+    if (!waited.status.ok()) [[unlikely]]
+      throw_unless_ok(waited.status, timeout);
     work->has_run(std::move(*started), std::move(ending));
     return work;
+  }
+  if (!is_message(manner.type)) {
+    earlier_.add(*started, ending.finish ? EarlierWork::Pointer(work) : nullptr);
   }
   work->run(std::move(*started), std::move(ending), communicator_);
   if (!coalesces) return work;

@@ -70,9 +70,22 @@ TorchGroup::WorkPointer TorchGroup::recvAnysource(Tensors& tensors, int tag) {
   return receive(tensors, kAnySource, tag, "ciuic:recvAnySource");
 }
 
+// Ends when all ranks are here and, as gloo's, when this rank's earlier collectives have ended,
+// also those whose Work was dropped. One that blocks waits for them before it tells the others.
 TorchGroup::WorkPointer TorchGroup::barrier(const c10d::BarrierOptions& options) {
-  return launch(Call::barrier(),
-                {c10d::OpType::BARRIER, "ciuic:barrier", options.asyncOp, options.timeout, {}}, {});
+  const Manner manner{c10d::OpType::BARRIER, "ciuic:barrier", options.asyncOp, options.timeout, {}};
+  EarlierWorks earlier = earlier_.unfinished();
+  Ending ending;
+  if (!options.asyncOp && !is_coalescing_.load()) {
+    for (EarlierWork& work : earlier) {
+      if (!work.wait(communicator_.get())) return new_work(manner, effective(options.timeout));
+    }
+  } else if (!earlier.empty()) {
+    ending.finish = [earlier = std::move(earlier)]() mutable {
+      for (EarlierWork& work : earlier) (void)work.wait(nullptr);
+    };
+  }
+  return launch(Call::barrier(), manner, std::move(ending));
 }
 
 // Rank 0 hears from every rank by a message, and then answers all: it alone knows who is missing.
@@ -148,7 +161,8 @@ void TorchGroup::await_all(Milliseconds timeout, bool wait_all_ranks,
   for (int rank = 1; rank < size_; ++rank) releases.push_back(Call::send({}, rank, kReleaseTag));
   Result<ciuic::Work> work = communicator_->submit(releases, patient);
   throw_unless_ok(work.status(), timeout);
-  throw_unless_ok(wait_interruptibly(*work, communicator_.get()), timeout);
+  const Waited waited = wait_interruptibly(*work, communicator_.get());
+  if (!waited.is_interrupted) throw_unless_ok(waited.status, timeout);
 }
 
 }  // namespace ciuic::torch_backend

@@ -85,10 +85,11 @@ class SparseWork final : public c10d::Work {
     if (timeout != kNoTimeout) {
       if (!c10d::Work::wait(timeout)) return false;
     } else {
-      (void)wait_interruptibly(shapes_work_, communicator_.get());
+      bool is_interrupted = wait_interruptibly(shapes_work_, communicator_.get()).is_interrupted;
       exchange();
-      (void)wait_interruptibly(values_work_, communicator_.get());
+      is_interrupted |= wait_interruptibly(values_work_, communicator_.get()).is_interrupted;
       end();
+      if (is_interrupted) return false;
     }
     c10::intrusive_ptr<c10::ivalue::Future> future;
     std::exception_ptr error;
@@ -103,6 +104,13 @@ class SparseWork final : public c10d::Work {
   }
 
   Tensors result() override { return {tensor_}; }
+  const ciuic::Work& first_step() const { return shapes_work_; }
+  void release_resources() override {
+    for (at::Tensor* tensor : {&tensor_, &own_, &indices_, &values_}) tensor->reset();
+    all_indices_.clear();
+    all_values_.clear();
+    future_.reset();
+  }
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
     bool has_ended = false;
@@ -206,7 +214,7 @@ class SparseWork final : public c10d::Work {
   }
 
   const std::shared_ptr<Communicator> communicator_;
-  const at::Tensor tensor_;
+  at::Tensor tensor_;
   const bool is_average_;
   const int tag_;
   const OperationOptions options_;
@@ -253,6 +261,7 @@ TorchGroup::WorkPointer TorchGroup::allreduce_sparse(Tensors& tensors,
     work->wait();
     return work;
   }
+  earlier_.add(work->first_step(), work);
   work->go_on_alone();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (is_coalescing_.load()) coalesced_.push_back(work);

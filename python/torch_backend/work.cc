@@ -132,9 +132,10 @@ void TorchWork::wait_for_future() {
 }
 
 bool TorchWork::wait(std::chrono::milliseconds timeout) {
+  bool is_interrupted = false;
   if (!ended_.load(std::memory_order_acquire)) {
     if (timeout == kNoTimeout) {
-      (void)wait_interruptibly(work_, communicator_.lock().get());
+      is_interrupted = wait_interruptibly(work_, communicator_.lock().get()).is_interrupted;
     } else {
       const Status status = work_.wait_for(timeout.count());
       if (status.code() == StatusCode::kTimeout && !work_.done()) {
@@ -146,6 +147,7 @@ bool TorchWork::wait(std::chrono::milliseconds timeout) {
   } else {
     wait_for_future();
   }
+  if (is_interrupted) return false;
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }

@@ -56,6 +56,11 @@ class TorchWork final : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
+  // Its memory may be kept a little longer, by those who look whether it lives (earlier.h).
+  void release_resources() override {
+    ending_ = {};
+    future_.reset();
+  }
 
  private:
   void end();

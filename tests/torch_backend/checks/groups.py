@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups: their making, their end, and their errors; see conftest.py."""
+"""Groups: their making, their barriers, their end, and their errors; see conftest.py."""
 
 import datetime
+import functools
 import os
 import re
 import time
@@ -9,6 +10,7 @@ import time
 import ciuic.torch
 import torch
 import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 
 CPU = torch.device("cpu")
@@ -132,6 +134,12 @@ def check_devices_of_their_own():
     assert sum_over(group) == 6
     assert group._get_backend(CPU).name() == "ciuic"
     dist.destroy_process_group(group)
+    with FakeTensorMode():
+        on_gpu = torch.empty(3, device="cuda")
+    backend = dist.group.WORLD._get_backend(CPU)
+    wanted = "the tensor is on cuda:0, and this backend carries CPU tensors; give tensors of"
+    raises(RuntimeError, wanted, backend.allreduce, [on_gpu])
+    raises(RuntimeError, wanted, backend.send, [on_gpu], 0, 0)
 
 
 def check_time_out_of_call_and_group():
@@ -196,8 +204,37 @@ def check_abort():
     raises(dist.DistBackendError, "abort|closed", dist.all_reduce, torch.ones(1), group=group)
 
 
+def check_barrier_waits_for_what_was_started_before():
+    def sparse():
+        place, ones = torch.tensor([[rank()]]), torch.ones(1, 300_000)
+        return torch.sparse_coo_tensor(place, ones, (size(), 300_000))
+
+    for barrier in (dist.barrier, lambda: dist.barrier(async_op=True).wait()):
+        x, y, z = torch.ones(2_000_000), torch.ones(600_000)[::2], sparse()
+        for tensor in (x, y, z):
+            dist.all_reduce(tensor, async_op=True)  # the Work is dropped
+        barrier()
+        ends = [x[-1], y[-1]]
+        assert ends == [size(), size()], ends
+        assert z._nnz() == size()
+        dist.all_reduce(x, async_op=True).wait()
+        assert (x == size() ** 2).all()
+
+
+def check_barrier_does_not_wait_for_messages():
+    right, left = (rank() + 1) % size(), (rank() - 1) % size()
+    got = torch.zeros(2)
+    work = dist.irecv(got, left)
+    dist.barrier()
+    assert not work.is_completed()
+    dist.barrier(async_op=True).wait()
+    dist.send(torch.full((2,), float(rank())), right)
+    work.wait()
+    assert (got == left).all()
+
+
 def check_monitored_barrier():
-    ciuic.torch.monitored_barrier()
+    ciuic.monitored_barrier()
     ciuic.torch.monitored_barrier(timeout=seconds(30), wait_all_ranks=True)
     for _ in range(20):
         ciuic.torch.monitored_barrier(timeout=30)
@@ -227,6 +264,49 @@ def check_shrink():
         assert x.item() == 5
         dist.destroy_process_group(smaller)
     together()
+
+
+def check_merge():
+    store = dist.PrefixStore("merged", dist.distributed_c10d._get_default_store())
+    group = dist.group.WORLD.merge_remote_group(store, size(), seconds(30), "merged")
+    x = torch.full((2,), float(rank()))
+    group.allreduce([x]).wait()
+    assert x[0] == 6
+    group.shutdown()
+
+
+def check_shared_tensors():
+    backend = dist.group.WORLD._get_backend(CPU)
+    assert backend.supports_tensor_alloc(CPU)
+    before = backend.memory_stats()["tensors"]
+    x = backend.allocate_tensor(300_000, dtype=torch.float32, device=CPU)
+    assert x.shape == (300_000,) and x.dtype == torch.float32
+    assert backend.memory_stats()["tensors"] >= before + 1_200_000
+    x.fill_(rank())
+    dist.all_reduce(x)
+    assert (x == 6).all()
+    y = x[100_000:]
+    del x
+    group = dist.new_group()  # other groups use it, too
+    dist.all_reduce(y, group=group)
+    assert (y == 24).all()
+    dist.destroy_process_group(group)
+    del y
+    held = backend.memory_stats()["tensors"]
+    for _ in range(20):  # what was given back is taken again
+        backend.allocate_tensor(300_000, dtype=torch.float32, device=CPU).zero_()
+    assert backend.memory_stats()["tensors"] == held
+    assert backend.allocate_tensor(0, dtype=torch.bool, device=CPU).shape == (0,)
+    for count, dtype, device in (
+        (-1, torch.int8, CPU),
+        (2**62, torch.float32, CPU),
+        (3, torch.qint8, CPU),
+        (3, torch.int8, torch.device("meta")),
+    ):
+        with_them = functools.partial(backend.allocate_tensor, dtype=dtype, device=device)
+        raises(RuntimeError, "^ciuic: allocate_tensor: ", with_them, count)
+    too_large = functools.partial(backend.allocate_tensor, dtype=torch.uint8, device=CPU)
+    raises(dist.DistBackendError, r"no memory for \d{16} bytes", too_large, 2**50)
 
 
 def check_destroy_while_others_wait():

@@ -165,6 +165,32 @@ def check_fsdp2():
             assert torch.allclose(got.full_tensor(), right, atol=tolerance)
 
 
+def check_fsdp2_in_shared_tensors():
+    from torch._C._distributed_c10d import Backend
+    from torch.distributed.fsdp import fully_shard
+
+    allocated = []
+    allocate = Backend.allocate_tensor
+
+    def counted(backend, *arguments, **named):
+        allocated.append(allocate(backend, *arguments, **named))
+        return allocated[-1]
+
+    model = new_model()
+    for layer in (model[0], model[2], model[4], model):
+        fully_shard(layer, mesh=init_device_mesh("cpu", (size(),)))
+        layer.set_allocate_memory_from_process_group_for_comm(True)
+    Backend.allocate_tensor = counted
+    try:
+        train(model, my_batch)
+    finally:
+        Backend.allocate_tensor = allocate
+    # An all_gather's for each layer, forward and backward, and a reduce_scatter's two.
+    assert len(allocated) >= 3 * 3 * 3, len(allocated)
+    for got, right in zip(model.parameters(), reference().parameters(), strict=True):
+        assert torch.allclose(got.full_tensor(), right, atol=1e-6)
+
+
 def check_dtensor():
     from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 
