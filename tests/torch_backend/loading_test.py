@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How torch comes to the backend: an entry point, versions, a library built on its first use."""
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,21 +130,85 @@ def test_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path:
 NOT_SHIPPED = "import ciuic.torch.loading\nciuic.torch.loading.shipped = lambda: None\n"
 
 
-def test_built_on_first_use(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
-    """Two processes at once: one builds, the other waits for it; a third finds it."""
+# Says what it was called with, waits until it may go on, and "compiles" the library that is there.
+COMPILER = """#!/bin/sh
+[ "$1" = --version ] && exec echo recorder 1.0
+printf '%s\\n' "$@" end >> {folder}/called
+read -r word < {folder}/go_on
+while [ "$1" != -o ]; do shift; done
+exec cp {shipped} "$2"
+"""
+
+
+def wait_until(is_true: Callable[[], bool], *processes: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 100
+    while not is_true():
+        for process in processes:
+            assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, is_true
+        time.sleep(0.01)
+
+
+def waits_for_a_lock(process: subprocess.Popen[str]) -> bool:
+    """By the kernel's list of locks and, with an arrow, of who waits for one."""
+    lines = Path("/proc/locks").read_text().splitlines()
+    return any(" -> FLOCK " in line and str(process.pid) in line.split() for line in lines)
+
+
+def start_two(environment: dict[str, str]) -> list[subprocess.Popen[str]]:
     program = [sys.executable, "-c", NOT_SHIPPED + USES_IT]
-    with_cache = environment(XDG_CACHE_HOME=str(tmp_path))
-    both = [
-        subprocess.Popen(
-            program, env=with_cache, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return [subprocess.Popen(program, env=environment, text=True, **pipes) for _ in range(2)]
+
+
+def assert_one_has_built(both: list[subprocess.Popen[str]], cache: Path) -> None:
     said = [process.communicate(timeout=280) for process in both]
     for process, (out, error) in zip(both, said, strict=True):
         assert process.returncode == 0 and "reduced [1.0, 1.0]" in out, error
     assert sum("building the backend" in error for _, error in said) == 1, said
+    (library,) = cache.rglob("*.so")
+    assert library.name.startswith("libciuic_torch_")
+
+
+def test_one_process_builds_for_all(
+    environment: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    """Two at once: one calls the compiler, the other waits for it."""
+    from ciuic.torch import loading
+
+    shipped = loading.shipped()
+    if shipped is None:
+        pytest.skip("nothing to stand for what a compiler makes")
+    compiler, cache, called = tmp_path / "c++", tmp_path / "cache", tmp_path / "called"
+    compiler.write_text(COMPILER.format(folder=tmp_path, shipped=shipped))
+    compiler.chmod(0o755)
+    os.mkfifo(tmp_path / "go_on")
+    both = start_two(environment(CXX=str(compiler), XDG_CACHE_HOME=str(cache)))
+    try:
+        wait_until(lambda: called.exists() and any(map(waits_for_a_lock, both)), *both)
+        (tmp_path / "go_on").write_text("go on\n")
+        assert_one_has_built(both, cache)
+    finally:
+        for process in both:
+            process.kill()
+    words = called.read_text().split("\n")
+    assert words.count("end") == 1, words
+    for word in (
+        "-std=c++20",
+        f'-DCIUIC_TORCH_VERSION="{torch.__version__.split("+")[0]}"',
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        *("-ltorch_cpu", "-lc10", "-shared"),
+    ):
+        assert word in words, words
+    headers = [Path(word[2:]) for word in words if word.startswith("-I")]
+    assert any((folder / "ciuic" / "communicator.h").exists() for folder in headers), headers
+    assert any((folder / "group.h").exists() for folder in headers), headers
+
+
+@pytest.mark.nightly
+def test_built_on_first_use(environment: Callable[..., dict[str, str]], tmp_path: Path) -> None:
+    """By the compiler that is here, which takes a minute; a third process finds it."""
+    with_cache = environment(XDG_CACHE_HOME=str(tmp_path))
+    assert_one_has_built(start_two(with_cache), tmp_path)
     done = run(NOT_SHIPPED + USES_IT, with_cache)
     assert done.returncode == 0 and "building" not in done.stderr, done.stderr
-    (library,) = tmp_path.rglob("*.so")
-    assert library.name.startswith("libciuic_torch_")
