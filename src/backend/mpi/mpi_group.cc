@@ -191,7 +191,9 @@ void MpiGroup::abandon(std::unique_ptr<MpiOperation> operation, const Status& st
   work->release();
   if (!is_under_way) return;
   abandoned_ = true;
-  (void)operation.release();  // MPI may read and write there as long as the process lives
+  // MPI may read and write there as long as the process lives.
+  static auto* const abandoned = new Operations;
+  abandoned->push_back(std::move(operation));
 }
 
 void MpiGroup::fail(const MpiOperation& operation, int code) {

@@ -191,6 +191,7 @@ TEST_F(MpiGroupTest, ADeathEndsWhatIsUnderWayAndALeaverDoesNot) {
   EXPECT_EQ(causes_[0].about, 3);
   EXPECT_THAT(causes_[0].status.message(),
               HasSubstr("rank 3 is gone, while rank 1 was in barrier"));
+  group.end({StatusCode::kPeerLost, "decided"});
 }
 
 TEST_F(MpiGroupTest, AReceiveTellsItsSourceAndRefusesAnotherSize) {
