@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -14,8 +15,9 @@ PROGRAM = Path(__file__).parent / "programs" / "take_over.py"
 TIMEOUT_S = 240
 
 
+@functools.cache
 def trained(environment, library: str, *options: str) -> dict:
-    """What rank 0 of two says."""
+    """What rank 0 of two says; each run is made once."""
     done = subprocess.run(
         [sys.executable, "-m", "ciuic", "run", *options, "-n", "2", str(PROGRAM), library],
         env=environment(),
