@@ -278,6 +278,7 @@ def test_dumps_of_earlier_runs_are_left_out() -> None:
     [
         ([], "name dumps"),
         (["no such file"], "no such file: No such file or directory"),
+        (["4194305"], "there is no file 4194305; where it is a running process, say --pid 4194305"),
         (["--pid", "4194305"], "there is no process 4194305"),
         (["DIR"], "there is no *.ciuic-trace in this directory"),
         (["FILE"], "this is no flight recorder's memory or dump: it has only 5 bytes"),

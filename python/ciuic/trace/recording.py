@@ -198,6 +198,10 @@ def of_paths(paths: Iterable[str | os.PathLike[str]]) -> list[Recording]:
             if not inside:
                 raise InvalidArgumentError(f"{path}: there is no *{SUFFIX} in this directory")
             found += inside
+        elif os.fspath(path).isdecimal() and not os.path.exists(path):
+            raise InvalidArgumentError(
+                f"there is no file {path}; where it is a running process, say --pid {path}"
+            )
         else:
             found.append(Path(path))
     return [of_file(path) for path in found]
