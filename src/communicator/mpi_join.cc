@@ -48,12 +48,19 @@ class MpiFence final : public Store, public bootstrap::FencedStore {
 Status check_launcher(const backend::MpiProcess& process, int size) {
   Result<bootstrap::Launched> launched = bootstrap::read_launcher(environment_variable);
   if (!launched.ok() || launched->size < 0 || launched->size == size) return {};
+  if (launched->launcher == "torchrun" || launched->launcher == "RANK and WORLD_SIZE") {
+    return {StatusCode::kUnavailable,
+            fmt::format("these {} ranks were started by torchrun, `ciuic run` or the like, and not "
+                        "by MPI, which knows of {}: start them with `mpiexec -n {} python ...`. "
+                        "Nothing was sent.",
+                        launched->size, size, launched->size)};
+  }
   return {StatusCode::kUnavailable,
           fmt::format(
               "{} started {} ranks, and the MPI of this process ({}, {}) knows of {}: it is "
               "another MPI than the one that launched. Start with the mpiexec of this MPI, "
               "or have the launcher's MPI taken: CIUIC_MPI_LIBRARY for one with the ABI of "
-              "MPI 5, MPI4PY_LIBMPI for any other. Nothing was sent",
+              "MPI 5, MPI4PY_LIBMPI for any other. Nothing was sent.",
               launched->launcher, launched->size, process.version(), process.library().path, size)};
 }
 

@@ -6,6 +6,7 @@ mpi4py: the same programs that the native backend runs, and what is MPI's alone.
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -112,6 +113,28 @@ def test_another_mpi_than_the_launchers(mpiexec, mpi_library, programs: Path) ->
     assert result.stdout.count("PMI started 2 ranks") == 2, result.stdout + result.stderr
     assert result.stdout.count("Open MPI v") == 2
     assert result.stdout.count("another MPI than the one that launched") == 2
+
+
+def test_ranks_that_no_mpi_started(environment, programs: Path) -> None:
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "ciuic",
+            "run",
+            "-n",
+            "2",
+            "--",
+            str(programs / "mpi_errors.py"),
+            "join",
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.count("start them with `mpiexec -n 2 python ...`") == 2, result.stdout
 
 
 def test_no_library(mpiexec, programs: Path, tmp_path: Path) -> None:
