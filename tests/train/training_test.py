@@ -167,5 +167,6 @@ def test_however_the_model_is_shared_it_is_the_same_training(
 ) -> None:
     line = f"{EXACT} --parallel {parallel}"
     for losses, held_out in run_ranks("ciuic", 2, jobs.losses, line, 3, parallel=parallel):
-        np.testing.assert_allclose(losses, losses_of_ddp[0], rtol=1e-10)
-        np.testing.assert_allclose(held_out, losses_of_ddp[1], rtol=1e-10)
+        # Sums of another order differ in their last bits, and more once they are cast to float32.
+        np.testing.assert_allclose(losses, losses_of_ddp[0], rtol=1e-6)
+        np.testing.assert_allclose(held_out, losses_of_ddp[1], rtol=1e-6)
