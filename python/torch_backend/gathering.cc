@@ -45,9 +45,7 @@ TorchGroup::WorkPointer TorchGroup::allgather(TensorLists& outputs, Tensors& inp
   Ending ending;
   ending.results.append(list.begin(), list.end());
   ending.keep.push_back(source);
-  if (row.own.defined()) {
-    ending.finish = [list, own = row.own] { copy_row_back(list, own); };
-  }
+  ending.finish = copying_row_back(list, row);
   const Manner manner{c10d::OpType::ALLGATHER, "ciuic:all_gather", options.asyncOp, options.timeout,
                       inputs};
   if (row.is_even()) {
@@ -65,9 +63,7 @@ TorchGroup::WorkPointer TorchGroup::_allgather_base(at::Tensor& output, at::Tens
   Ending ending;
   ending.results.push_back(output);
   ending.keep = {source, target};
-  if (!target.is_same(output)) {
-    ending.finish = [output, target] { copy_back(output, target); };
-  }
+  ending.finish = copying_back(output, target);
   return launch(Call::all_gather(payload_of(source), payload_of(target)),
                 {c10d::OpType::_ALLGATHER_BASE, "ciuic:all_gather", options.asyncOp,
                  options.timeout, std::span(&input, 1)},
@@ -130,11 +126,7 @@ TorchGroup::WorkPointer TorchGroup::allgather_into_tensor_coalesced(
     targets.push_back(plain_output(outputs[i]));
     calls.push_back(Call::all_gather(payload_of(ending.keep.back()), payload_of(targets.back())));
   }
-  ending.finish = [outputs, targets] {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!targets[i].is_same(outputs[i])) copy_back(outputs[i], targets[i]);
-    }
-  };
+  ending.finish = copying_back(outputs, targets);
   return launch(calls,
                 {c10d::OpType::ALLGATHER_COALESCED, "ciuic:all_gather_coalesced", options.asyncOp,
                  options.timeout, inputs},
@@ -161,9 +153,7 @@ TorchGroup::WorkPointer TorchGroup::gather(TensorLists& outputs, Tensors& inputs
     for (const at::Tensor& output : list) check_own(kName, output, input);
     target = row.buffer;
     ending.results.append(list.begin(), list.end());
-    if (row.own.defined()) {
-      ending.finish = [list, own = row.own] { copy_row_back(list, own); };
-    }
+    ending.finish = copying_row_back(list, row);
   } else if (!outputs.empty()) {
     refuse(kName, "requires empty output on non-root");
   }

@@ -53,10 +53,8 @@ TorchGroup::WorkPointer TorchGroup::receive(Tensors& tensors, int source, int ta
   const at::Tensor target = plain_output(tensor);
   Ending ending;
   ending.results.push_back(tensor);
-  if (!target.is_same(tensor)) {
-    ending.keep.push_back(target);
-    ending.finish = [tensor, target] { copy_back(tensor, target); };
-  }
+  ending.keep.push_back(target);
+  ending.finish = copying_back(tensor, target);
   const c10d::OpType type = source == kAnySource ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
   return launch(Call::recv(payload_of(target), source, tag),
                 {type, title, !is_coalescing_.load(), {}, tensors}, std::move(ending));

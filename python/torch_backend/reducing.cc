@@ -79,9 +79,7 @@ TorchGroup::WorkPointer TorchGroup::allreduce(Tensors& tensors,
   const at::Tensor input = plain_input(tensor, options.reduceOp, kName);
   const at::Tensor output = is_plain(tensor) ? tensor : input;
   ending.keep = {input, output};
-  if (!is_plain(tensor)) {
-    ending.finish = [tensor, output] { copy_back(tensor, output); };
-  }
+  ending.finish = copying_back(tensor, output);
   return launch(Call::all_reduce(elements_of(input, kName), elements_of(output, kName), op), manner,
                 std::move(ending));
 }
@@ -94,20 +92,16 @@ TorchGroup::WorkPointer TorchGroup::allreduce_coalesced(
   Ending ending;
   ending.results.append(tensors.begin(), tensors.end());
   std::vector<Call> calls;
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  Tensors targets;
   for (const at::Tensor& tensor : tensors) {
     check_dense(tensor, kName);
     const at::Tensor input = plain_input(tensor, options.reduceOp, kName);
     const at::Tensor output = is_plain(tensor) ? tensor : input;
     calls.push_back(Call::all_reduce(elements_of(input, kName), elements_of(output, kName), op));
     ending.keep.push_back(input);
-    if (!is_plain(tensor)) copies.emplace_back(tensor, output);
+    targets.push_back(output);
   }
-  if (!copies.empty()) {
-    ending.finish = [copies = std::move(copies)] {
-      for (const auto& [target, source] : copies) copy_back(target, source);
-    };
-  }
+  ending.finish = copying_back(tensors, targets);
   return launch(calls,
                 {c10d::OpType::ALLREDUCE_COALESCED, "ciuic:all_reduce_coalesced", options.asyncOp,
                  options.timeout, tensors},
@@ -125,9 +119,7 @@ TorchGroup::WorkPointer TorchGroup::reduce(Tensors& tensors, const c10d::ReduceO
   if (root == rank_) {
     const at::Tensor target = is_plain(tensor) ? tensor : input;
     output = elements_of(target, kName);
-    if (!is_plain(tensor)) {
-      ending.finish = [tensor, target] { copy_back(tensor, target); };
-    }
+    ending.finish = copying_back(tensor, target);
   }
   ending.keep.push_back(input);
   return launch(
@@ -158,9 +150,7 @@ TorchGroup::WorkPointer TorchGroup::reduce_scatter(Tensors& outputs, TensorLists
   ending.results.push_back(output);
   ending.keep = std::move(parts);
   ending.keep.insert(ending.keep.end(), {row.own, target});
-  if (!target.is_same(output)) {
-    ending.finish = [output, target] { copy_back(output, target); };
-  }
+  ending.finish = copying_back(output, target);
   const Manner manner{c10d::OpType::REDUCE_SCATTER, "ciuic:reduce_scatter", options.asyncOp,
                       options.timeout, inputs[0]};
   const ReduceOp op = op_of(options.reduceOp, kName);
@@ -184,9 +174,7 @@ TorchGroup::WorkPointer TorchGroup::_reduce_scatter_base(
   Ending ending;
   ending.results.push_back(output);
   ending.keep = {source, target};
-  if (!target.is_same(output)) {
-    ending.finish = [output, target] { copy_back(output, target); };
-  }
+  ending.finish = copying_back(output, target);
   return launch(Call::reduce_scatter(elements_of(source, kName), elements_of(target, kName),
                                      op_of(options.reduceOp, kName)),
                 {c10d::OpType::_REDUCE_SCATTER_BASE, "ciuic:reduce_scatter", options.asyncOp,
@@ -214,11 +202,7 @@ TorchGroup::WorkPointer TorchGroup::reduce_scatter_tensor_coalesced(
     calls.push_back(Call::reduce_scatter(elements_of(ending.keep.back(), kName),
                                          elements_of(targets.back(), kName), op));
   }
-  ending.finish = [outputs, targets] {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!targets[i].is_same(outputs[i])) copy_back(outputs[i], targets[i]);
-    }
-  };
+  ending.finish = copying_back(outputs, targets);
   return launch(calls,
                 {c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "ciuic:reduce_scatter_coalesced",
                  options.asyncOp, options.timeout, inputs},

@@ -22,9 +22,7 @@ TorchGroup::WorkPointer TorchGroup::broadcast(Tensors& tensors,
   if (!is_plain(tensor)) {
     buffer = root == rank_ ? plain(tensor) : plain_output(tensor);
     ending.keep.push_back(buffer);
-    if (root != rank_) {
-      ending.finish = [tensor, buffer] { copy_back(tensor, buffer); };
-    }
+    if (root != rank_) ending.finish = copying_back(tensor, buffer);
   }
   return launch(
       Call::broadcast(payload_of(buffer), root),
@@ -63,9 +61,7 @@ TorchGroup::WorkPointer TorchGroup::scatter(Tensors& outputs, TensorLists& input
   } else if (!inputs.empty()) {
     refuse(kName, "requires empty input on non-root");
   }
-  if (!target.is_same(output)) {
-    ending.finish = [output, target] { copy_back(output, target); };
-  }
+  ending.finish = copying_back(output, target);
   return launch(Call::scatter(source, payload_of(target), root),
                 {c10d::OpType::SCATTER, "ciuic:scatter", options.asyncOp, options.timeout, outputs},
                 std::move(ending));
@@ -88,9 +84,7 @@ TorchGroup::WorkPointer TorchGroup::alltoall(Tensors& outputs, Tensors& inputs,
   ending.results.append(outputs.begin(), outputs.end());
   ending.keep = inputs;
   ending.keep.push_back(source.own);
-  if (target.own.defined()) {
-    ending.finish = [outputs, own = target.own] { copy_row_back(outputs, own); };
-  }
+  ending.finish = copying_row_back(outputs, target);
   return launch(
       Call::all_to_all_v(source.buffer, std::move(source.counts), target.buffer,
                          std::move(target.counts)),
@@ -141,9 +135,7 @@ TorchGroup::WorkPointer TorchGroup::alltoall_base(at::Tensor& output, at::Tensor
   Ending ending;
   ending.results.push_back(output);
   ending.keep = {source, target};
-  if (!target.is_same(output)) {
-    ending.finish = [output, target] { copy_back(output, target); };
-  }
+  ending.finish = copying_back(output, target);
   const Manner manner{c10d::OpType::ALLTOALL_BASE, "ciuic:all_to_all", options.asyncOp,
                       options.timeout, std::span(&input, 1)};
   if (output_rows.empty() && input_rows.empty()) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
 #include "errors.h"
 
@@ -80,9 +81,26 @@ at::Tensor plain_output(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options());
 }
 
-void copy_back(const at::Tensor& target, const at::Tensor& source) {
+static void copy_back(const at::Tensor& tensor, const at::Tensor& stand_in) {
   const at::AutoDispatchBelowADInplaceOrView guard;
-  target.copy_(source);
+  tensor.copy_(stand_in);
+}
+
+std::function<void()> copying_back(const at::Tensor& tensor, const at::Tensor& stand_in) {
+  if (stand_in.is_same(tensor)) return {};
+  return [tensor, stand_in] { copy_back(tensor, stand_in); };
+}
+
+std::function<void()> copying_back(const std::vector<at::Tensor>& tensors,
+                                   const std::vector<at::Tensor>& stand_ins) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!stand_ins[i].is_same(tensors[i])) copies.emplace_back(tensors[i], stand_ins[i]);
+  }
+  if (copies.empty()) return {};
+  return [copies = std::move(copies)] {
+    for (const auto& [tensor, stand_in] : copies) copy_back(tensor, stand_in);
+  };
 }
 
 MutableBuffer elements_of(const at::Tensor& tensor, const char* operation) {
@@ -184,6 +202,11 @@ void copy_row_back(const std::vector<at::Tensor>& tensors, const at::Tensor& own
     tensor.copy_(own.narrow(0, begin, tensor.numel()).view(tensor.sizes()));
     begin += tensor.numel();
   }
+}
+
+std::function<void()> copying_row_back(const std::vector<at::Tensor>& tensors, const Row& row) {
+  if (!row.own.defined()) return {};
+  return [tensors, own = row.own] { copy_row_back(tensors, own); };
 }
 
 }  // namespace ciuic::torch_backend

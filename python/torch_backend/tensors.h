@@ -38,8 +38,11 @@ at::Tensor plain(const at::Tensor& tensor);
 // The tensor itself where it is plain, else new memory of its size, to be copied back.
 at::Tensor plain_output(const at::Tensor& tensor);
 
-// Writes to `target` what an operation left in `source`; for any thread, unseen by autograd.
-void copy_back(const at::Tensor& target, const at::Tensor& source);
+// What writes to a tensor of the caller's what an operation left in the plain one that stood in for
+// it; for any thread, unseen by autograd. Empty where it is the tensor itself.
+std::function<void()> copying_back(const at::Tensor& tensor, const at::Tensor& stand_in);
+std::function<void()> copying_back(const std::vector<at::Tensor>& tensors,
+                                   const std::vector<at::Tensor>& stand_ins);
 
 // The elements of a plain tensor, for operations that calculate: refuses a dtype that the core only
 // knows as bytes.
@@ -63,10 +66,13 @@ struct Row {
 // The tensors of an input, gathered; `own` is filled.
 Row row_of_inputs(const std::vector<at::Tensor>& tensors, const char* operation);
 
-// Room for outputs; `own`, where there is any, goes to copy_row_back().
+// Room for outputs; `own`, where there is any, is copied back in the end.
 Row row_of_outputs(const std::vector<at::Tensor>& tensors, const char* operation);
 
 // Writes a row of outputs to the tensors.
 void copy_row_back(const std::vector<at::Tensor>& tensors, const at::Tensor& own);
+
+// What does so; empty where the row has no memory of its own.
+std::function<void()> copying_row_back(const std::vector<at::Tensor>& tensors, const Row& row);
 
 }  // namespace ciuic::torch_backend
