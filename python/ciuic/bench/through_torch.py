@@ -5,13 +5,14 @@ workers alone.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
 import torch
 from torch import distributed
 
-from ciuic.bench.implementations import RefusedError, timed
+from ciuic.bench.implementations import gloos_refusals, timed
 
 WIDTH = 320
 LENGTH = 32
@@ -53,16 +54,10 @@ class ThroughTorch:
             return timed(self._steps_of(count).reduce_buckets, warm_up, iterations)
         tensor, op = self._tensor[:count], self._op
         all_reduce = distributed.all_reduce
-        try:
+        with gloos_refusals() if self._backend == "gloo" else contextlib.nullcontext():
             if through == "torch":
                 return timed(lambda: all_reduce(tensor, op), warm_up, iterations)
             return timed(lambda: all_reduce(tensor, op, async_op=True).wait(), warm_up, iterations)
-        except RuntimeError as error:
-            if self._backend == "gloo" and (
-                "scalar type" in str(error) or "ReduceOp" in str(error)
-            ):
-                raise RefusedError(f"gloo: {str(error).splitlines()[0]}") from None
-            raise
 
     def address(self) -> int:
         return int(self._tensor.data_ptr())

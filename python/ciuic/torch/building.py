@@ -39,8 +39,7 @@ def library() -> pathlib.Path:
             not compile; the message has what the compiler said.
     """
     compiler = find_compiler()
-    minor = "_".join(torch.__version__.split(".")[:2])
-    place = cache_folder() / key(compiler) / f"libciuic_torch_{minor}.so"
+    place = cache_folder() / key(compiler) / file_name()
     if place.exists():
         return place
     try:
@@ -54,6 +53,11 @@ def library() -> pathlib.Path:
             "XDG_CACHE_HOME names another folder for caches"
         ) from None
     return place
+
+
+def file_name() -> str:
+    """c10d's classes change with every minor version of torch: "libciuic_torch_2_13.so"."""
+    return f"libciuic_torch_{'_'.join(torch.__version__.split('.')[:2])}.so"
 
 
 def cache_folder() -> pathlib.Path:

@@ -21,11 +21,6 @@ OLDEST = (2, 13)
 """The oldest torch that the sources are for."""
 
 
-def minor_version() -> str:
-    """ "2_13": torch's version as far as its classes go."""
-    return "_".join(torch.__version__.split(".")[:2])
-
-
 def load() -> None:
     """Loads the library.
 
@@ -33,7 +28,7 @@ def load() -> None:
         ciuic.UnavailableError: A torch that is too old, no compiler to build with, or a library
             that is for other versions than those in this process.
     """
-    version = tuple(int(part) for part in minor_version().split("_"))
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     if version < OLDEST:
         raise UnavailableError(
             f"the backend 'ciuic' is for torch {OLDEST[0]}.{OLDEST[1]} or newer, and this is "
@@ -48,7 +43,7 @@ def load() -> None:
 
 def shipped() -> pathlib.Path | None:
     """The library that the package brings for this torch."""
-    library = pathlib.Path(_native.__file__).parent / f"libciuic_torch_{minor_version()}.so"
+    library = pathlib.Path(_native.__file__).parent / building.file_name()
     return library if library.exists() else None
 
 
