@@ -54,7 +54,7 @@ struct CommunicatorOptions {
   size_t buffer_size = 0;
 };
 
-// An opaque stream of a device; none yet takes work.
+// A stream of a device, as CUDA's runtime has them (cudaStream_t). Null: the legacy default stream.
 struct Stream {
   void* handle = nullptr;
   int device_index = -1;
@@ -62,6 +62,9 @@ struct Stream {
 
 struct OperationOptions {
   int64_t timeout_ms = -1;  // from the call to the result; -1: the communicator's
+
+  // Of tensors on a GPU: what the caller put into it before the call is done before they are read
+  // or written.
   Stream stream = {};
 
   // The caller waits for the Work at once: nobody else is woken to make it progress.

@@ -43,8 +43,12 @@ class CIUIC_EXPORT Work {
   int source() const;
   int tag() const;
 
-  // Makes `stream` wait for the result, without blocking the caller. CPU operations wait here.
-  Status wait_on(const Stream& stream);
+  // Makes `stream` wait for the result on its device: what is put into the stream from now on finds
+  // it there. The backend "nccl" does not block the caller, and its errors are those of later calls.
+  // Where tensors travel by way of the host, the caller waits until all has arrived there, for
+  // `timeout_ms` at most (kTimeout, and the operation goes on; -1: until it has ended), and the
+  // stream for the copy to the device. Operations of CPU tensors wait here.
+  Status wait_on(const Stream& stream, int64_t timeout_ms = -1);
 
   // Calls `fn` once, when the operation has ended: at once where it has, else on a thread for
   // completions, on which `fn` may call operations and wait for them.

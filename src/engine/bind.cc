@@ -168,6 +168,7 @@ void start_queued(Group& group, TimeNs now) {
   while (group.status.ok() && !group.queued.empty() &&
          group.queued.front()->sequence - group.lowest < kMaxActive) {
     Operation* operation = group.queued.front();
+    if (operation->request.gate != nullptr && !operation->request.gate->is_open()) break;
     group.queued.pop_front();
     start(group, *operation, now);
   }

@@ -296,6 +296,7 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
   }
   watched_ = false;
   set_armed(false);
+  if (woken_ && callers_ > 0) parked_.notify_all();  // their Work may have ended elsewhere
   for (int steps = 1; step(now_ns()); ++steps) {
     if (steps % kStepsPerLook == 0) look();  // what moves may hide what waits
   }
@@ -347,6 +348,13 @@ void Driver::run_background() {
     watch(lock, nullptr, kNever);
     if (callers_ > 0) parked_.notify_all();
   }
+}
+
+// Who spins looks anyway, and who sleeps does so in the poller while anything is under way; parked
+// callers are woken by the one who then steps.
+void Driver::wake() {
+  woken_ = true;
+  poller_->ring();
 }
 
 void Driver::complete(std::function<void()> fn) { completions_.call(std::move(fn)); }

@@ -72,6 +72,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool wait(WorkState* work, TimeNs deadline) override;
   void nudge() override;
   void complete(std::function<void()> fn) override;
+  void wake() override;
   bool is_of_parent() const override { return made_in_ != fork_generation(); }
 
   size_t staging_bytes() const { return staging_.held(); }
@@ -114,7 +115,7 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   int spinners_ = 0;
   int callers_ = 0;  // in wait(), no longer spinning
   bool watched_ = false;
-  bool woken_ = false;  // the watcher shall leave its sleep
+  std::atomic<bool> woken_{false};  // the watcher shall leave its sleep
   bool armed_ = false;
   TimeNs watched_until_ = kNever;
   bool oversubscribed_ = false;  // more ranks than cores

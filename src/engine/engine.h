@@ -21,6 +21,7 @@
 // So what arrives early is bounded, goes to staging, and a reader never stops reading.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -66,6 +67,17 @@ struct GroupConfig {
   trace::GroupRecorder trace;  // what the group does is written there
 };
 
+// Keeps an operation, which is numbered at its call, from starting before its memory is ready.
+// Later operations of the group wait behind it. Who opens it wakes the driver.
+class Gate {
+ public:
+  void open() { is_open_.store(true, std::memory_order_release); }
+  bool is_open() const { return is_open_.load(std::memory_order_acquire); }
+
+ private:
+  std::atomic<bool> is_open_{false};
+};
+
 enum class RequestKind : uint8_t { kCollective, kSend, kReceive };
 
 // One operation, checked, chosen and bound to memory. A send or receive has no plan, and is not
@@ -88,7 +100,8 @@ struct Request {
   int root = -1;                   // -1: it has none
   size_t chunk_bytes = 64 * 1024;  // alike on all ranks
   uint32_t fingerprint = 0;
-  int64_t timeout_ms = 0;  // for messages
+  std::shared_ptr<const Gate> gate;  // null: it may start
+  int64_t timeout_ms = 0;            // for messages
   TimeNs deadline = kNever;
 };
 

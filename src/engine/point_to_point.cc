@@ -110,6 +110,25 @@ static void give(Group& group, int peer, Sending* send, wire::MessageType type, 
   }
 }
 
+static bool is_ready(const Sending& send) {
+  return send.request.gate == nullptr || send.request.gate->is_open();
+}
+
+// Messages to this rank itself.
+static bool show_own(Group& group) {
+  const int own = group.config.rank;
+  bool any = false;
+  for (;;) {
+    Exchange& with = group.messages.peers[own];
+    if (!group.status.ok() || with.shown == with.sends.size()) return any;
+    const Sending& send = *with.sends[with.shown];
+    if (!is_ready(send)) return any;
+    ++with.shown;
+    any = true;
+    take_message(group, own, header_of(group, wire::MessageType::kOffer, send), {});
+  }
+}
+
 // Messages and offers, in the order of the calls.
 static bool show(Group& group, int peer) {
   Exchange& with = group.messages.peers[peer];
@@ -117,6 +136,7 @@ static bool show(Group& group, int peer) {
   bool any = false;
   while (with.shown < with.sends.size()) {
     Sending& send = *with.sends[with.shown];
+    if (!is_ready(send)) break;
     const size_t bytes = bytes_of(send.request);
     if (bytes <= kEagerBytes && with.room > 0) {
       if (!to.control.empty() || !to.link->can_send(bytes)) break;
@@ -169,7 +189,8 @@ static bool run_sends_to(Group& group, int peer) {
 bool run_sends(Group& group) {
   bool any = false;
   for (size_t rank = 0; rank < group.messages.peers.size(); ++rank) {
-    any |= run_sends_to(group, static_cast<int>(rank));
+    const int peer = static_cast<int>(rank);
+    any |= peer == group.config.rank ? show_own(group) : run_sends_to(group, peer);
   }
   return any;
 }
@@ -226,11 +247,7 @@ void post(Group& group, Request request, WorkState* work, TimeNs now) {
   Sending& send = *with.sends.back();
   begin_transfer(group, &send, std::move(request), work, now);
   send.number = with.next_send++;
-  if (peer != group.config.rank) return;
-  ++with.shown;
-  if (group.status.ok()) {
-    take_message(group, peer, header_of(group, wire::MessageType::kOffer, send), {});
-  }
+  if (peer == group.config.rank) (void)show_own(group);
 }
 
 // Calls `look` with every transfer, its peer, and whether it was matched.

@@ -93,12 +93,11 @@ int Work::source() const { return state_ != nullptr && state_->done() ? state_->
 
 int Work::tag() const { return state_ != nullptr && state_->done() ? state_->tag() : -1; }
 
-Status Work::wait_on(const Stream& stream) {
-  if (stream.handle != nullptr) {
-    return {StatusCode::kUnsupported,
-            "no backend of this build orders streams of a device; wait()"};
+Status Work::wait_on(const Stream& stream, int64_t timeout_ms) {
+  if (state_ != nullptr && state_->order() != nullptr) {
+    return state_->order()->wait_on(state_, stream, timeout_ms);
   }
-  return wait();
+  return timeout_ms < 0 ? wait() : wait_for(timeout_ms);
 }
 
 void Work::on_done(std::function<void(const Status&)> fn) {

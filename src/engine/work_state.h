@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "ciuic/options.h"
 #include "ciuic/status.h"
 
 namespace ciuic::engine {
@@ -32,8 +33,21 @@ class WorkDriver {
   // Calls `fn` on a thread for completions.
   virtual void complete(std::function<void()> fn) = 0;
 
+  // Something that the engine waits for has happened elsewhere: a gate was opened, a Work has ended
+  // that is not an operation's. Any thread, at any time; takes no lock.
+  virtual void wake() = 0;
+
   // In a child that was forked from the process of the driver: nothing moves there.
   virtual bool is_of_parent() const = 0;
+};
+
+// How a stream of a device is made to wait for a result.
+class StreamOrder {
+ public:
+  virtual ~StreamOrder() = default;
+
+  // As Work::wait_on() has it. `work` is the one that this belongs to.
+  virtual Status wait_on(WorkState* work, const Stream& stream, int64_t timeout_ms) = 0;
 };
 
 class WorkState {
@@ -61,6 +75,10 @@ class WorkState {
   int source() const { return source_; }
   int tag() const { return tag_; }
 
+  // Of tensors on a device. To be set before anybody else has the Work.
+  void set_order(std::unique_ptr<StreamOrder> order) { order_ = std::move(order); }
+  StreamOrder* order() const { return order_.get(); }
+
   void on_done(std::function<void(const Status&)> fn);
 
  private:
@@ -73,6 +91,7 @@ class WorkState {
   int tag_ = -1;
   Status status_;
   std::shared_ptr<WorkDriver> driver_;
+  std::unique_ptr<StreamOrder> order_;
   std::mutex mutex_;  // guards callbacks_, and done_ against them
   std::vector<std::function<void(const Status&)>> callbacks_;
 };

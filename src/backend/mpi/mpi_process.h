@@ -85,6 +85,7 @@ class MpiProcess final : public engine::WorkDriver,
   bool wait(engine::WorkState* work, TimeNs deadline) override;
   void nudge() override;
   void complete(std::function<void()> fn) override { completions_.call(std::move(fn)); }
+  void wake() override {}  // who waits for MPI asks it in turns, and finds what else has happened
   bool is_of_parent() const override { return made_in_ != fork_generation(); }
 
  private:

@@ -54,10 +54,19 @@ Work NativeBackend::start(std::span<engine::Request> requests, const OperationOp
 }
 
 Result<Work> NativeBackend::submit(std::span<const Call> calls, const OperationOptions& options) {
+  return submit_when(calls, nullptr, options);
+}
+
+Result<Work> NativeBackend::submit_when(std::span<const Call> calls,
+                                        std::shared_ptr<const engine::Gate> gate,
+                                        const OperationOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (group_ == nullptr) return closed();
   requests_.clear();
   for (const Call& call : calls) CIUIC_RETURN_IF_ERROR(add_requests(call, &requests_));
+  if (gate != nullptr) {
+    for (engine::Request& request : requests_) request.gate = gate;
+  }
   return start(requests_, options);
 }
 
@@ -98,18 +107,36 @@ Status NativeBackend::add_plan(const std::string& plan_file) {
   return chooser_.add(*file);
 }
 
+// With what the other ranks compare and are told.
+Result<Work> NativeBackend::start_in_place_of(const engine::Request& call, engine::Request stand_in,
+                                              const OperationOptions& options) {
+  stand_in.operation = call.operation;
+  stand_in.dtype = call.dtype;
+  stand_in.op = call.op;
+  stand_in.root = call.root;
+  stand_in.whole_count = call.whole_count > 0 ? call.whole_count : call.count;
+  stand_in.fingerprint = call.fingerprint;
+  return start({&stand_in, 1}, options);
+}
+
 Result<Work> NativeBackend::compare(const engine::Request& call, const OperationOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (group_ == nullptr) return closed();
   Result<engine::Request> barrier = collective::prepare(chooser_, Call::barrier());
   if (!barrier.ok()) return barrier.status();
-  barrier->operation = call.operation;
-  barrier->dtype = call.dtype;
-  barrier->op = call.op;
-  barrier->root = call.root;
-  barrier->whole_count = call.whole_count > 0 ? call.whole_count : call.count;
-  barrier->fingerprint = call.fingerprint;
-  return start({&*barrier, 1}, options);
+  return start_in_place_of(call, std::move(*barrier), options);
+}
+
+Result<uint32_t> NativeBackend::note(const engine::Request& call) {
+  static const auto no_steps = std::make_shared<const plan::Plan>();
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (group_ == nullptr) return closed();
+  const uint32_t sequence = driver_->progress(group_).next;
+  engine::Request nothing;
+  nothing.plan = no_steps;
+  Result<Work> noted = start_in_place_of(call, std::move(nothing), {.wait_follows = true});
+  if (!noted.ok()) return noted.status();
+  return sequence;
 }
 
 void NativeBackend::progress() { driver_->nudge(); }

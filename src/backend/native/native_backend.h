@@ -36,6 +36,14 @@ class NativeBackend final : public Backend {
   // exchange of nothing. The next operation's number; kMismatch on the Work.
   Result<Work> compare(const engine::Request& call, const OperationOptions& options);
 
+  // For the same: gives the call the next operation's number and a record that others can be told,
+  // without an exchange.
+  Result<uint32_t> note(const engine::Request& call);
+
+  // The same as submit(), of operations that start once `gate` is open.
+  Result<Work> submit_when(std::span<const Call> calls, std::shared_ptr<const engine::Gate> gate,
+                           const OperationOptions& options);
+
   void progress() override;
   void report(const engine::Cause& cause) override;
   Status close() override;
@@ -52,6 +60,8 @@ class NativeBackend final : public Backend {
   class PreparedRequests;
 
   Status add_requests(const Call& call, std::vector<engine::Request>* requests);
+  Result<Work> start_in_place_of(const engine::Request& call, engine::Request stand_in,
+                                 const OperationOptions& options);
   Work start(std::span<engine::Request> requests, const OperationOptions& options);
 
   std::shared_ptr<engine::Driver> driver_;
