@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuda.h: the part of the CUDA runtime that Ciuic uses, opened at run time.
 //
-// The program's own copy comes first: where PyTorch or another library has loaded a libcudart, that
-// one is taken. Streams and events are pointers of the runtime's, here void*. The null stream is
-// the legacy default one, which waits for all other streams of its device that were not made with
+// A copy that the user names comes first, then the program's own: where PyTorch or another library
+// has loaded a libcudart, that one is taken. Streams and events are pointers of the driver's, here
+// void*, so that those of another copy of the runtime can be used. The null stream is the legacy
+// default one, which waits for all other streams of its device that were not made with
 // kNonBlocking, and they for it.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "ciuic/status.h"
@@ -19,6 +21,9 @@ using Event = void*;
 using HostFunction = void(void* user_data);
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kOutOfMemory = 2;
+inline constexpr int kOldDriver = 35;  // older than the runtime wants, or none
+inline constexpr int kNoDevice = 100;
 inline constexpr int kNotReady = 600;              // of an event's query
 inline constexpr unsigned kNonBlocking = 1;        // a stream beside the legacy default one
 inline constexpr unsigned kDisableTiming = 2;      // an event that only orders
@@ -78,13 +83,17 @@ struct Library {
   int devices = 0;  // 1 or more
 };
 
-// The process's CUDA, opened by the first call. `library`: a path that comes before all others, ""
-// for none (CIUIC_CUDA_LIBRARY).
+// The process's CUDA, opened by the first call, whose answer stays. `library`: a path that comes
+// before all others, "" for none (CIUIC_CUDA_LIBRARY). Where there is a driver, it is started, and
+// a child that is forked afterwards cannot use CUDA.
 //   kUnavailable  no runtime (what was tried), no driver, or no device: each in its own words
 Result<const Library*> open_cuda(const std::string& library);
 
+// What open_cuda() does each time: `library`, one of `names` that is loaded, one that can be.
+Result<Library> find_cuda(const std::string& library, std::span<const char* const> names);
+
 // "cudaMemcpyAsync failed: out of memory (2)"; kResource where memory is short, else kSystem. Ok
-// for kSuccess.
+// for kSuccess. The runtime's own note of the last error is left alone.
 Status error_of(const Functions& functions, const char* what, int code);
 
 // Makes a device the thread's, for as long as it lives.

@@ -32,6 +32,7 @@ enum Code : int {
   kInvalidUsage = 5,
   kRemoteError = 6,
   kInProgress = 7,
+  kTimeout = 8,  // since 2.32
 };
 
 // ncclRedOp_t, of what is built in. Others come from red_op_create_pre_mul_sum.
@@ -46,20 +47,25 @@ struct UniqueId {
   std::array<char, 128> bytes{};
 };
 
-// ncclConfig_t up to 2.23's fields; `size` and `version` tell a library how much of it is there.
+// ncclConfig_t up to 2.26's fields. A library reads no more of `size` than it knows, and ignores
+// the fields that came after `version`; so one Config does for all of them, save `blocking`.
 inline constexpr int kUndefined = INT_MIN;
 struct Config {
   size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
-  unsigned version = 22300;
-  int blocking = kUndefined;
+  unsigned version = 22600;
+  int blocking = kUndefined;  // before 2.17: 0 or 1
   int cga_cluster_size = kUndefined;
-  int min_ctas = kUndefined;
+  int min_ctas = kUndefined;  // only with max_ctas: undefined is the least number
   int max_ctas = kUndefined;
   const char* net_name = nullptr;
   int split_share = kUndefined;
-  int traffic_class = kUndefined;  // since 2.23
+  int traffic_class = kUndefined;  // since 2.26
 };
+static_assert(sizeof(Config) == 48);
+
+// With what a library of that version takes for "as you think best".
+Config default_config(int version);
 
 // A test may stand in for each.
 struct Functions {
@@ -106,24 +112,32 @@ struct Library {
 // will be by another.
 bool is_loaded();
 
-// The process's NCCL, opened by the first call: one that is loaded already, else the first of
-// `paths` that can be, else what the loader finds as libnccl.so.2.
-//   kUnavailable  none (what was tried, and how to install it), or another major version
+// The process's NCCL, opened by the first call, whose answer stays: one that is loaded already,
+// else the first of `paths` that can be, else what the loader finds as libnccl.so.2.
+//   kUnavailable  none (what was tried, and how to install it), another major version, or one that
+//                 is older than kOldestVersion
 Result<const Library*> open_nccl(std::span<const std::string> paths);
+
+// What open_nccl() does each time. `loaded`: the name that a copy in the process goes by.
+Result<Library> find_nccl(const char* loaded, std::span<const std::string> paths);
 
 // "2.23.4"
 std::string version_text(int version);
 
-// "ncclAllReduce failed: unhandled cuda error (1): <NCCL's own last error>". Ok for kSuccess and
-// kInProgress.
+// "ncclAllReduce failed: unhandled cuda error (1): <NCCL's own last error>. <What to do>". Ok for
+// kSuccess and kInProgress.
+//   kInvalidArgument  arguments or usage, such as two ranks on one GPU
+//   kPeerLost, kTimeout, kSystem  likewise
 Status error_of(const Functions& functions, const char* what, int code, Comm comm);
 
-// ncclDataType_t of those that this version can reduce or move; none where it cannot be reduced.
-// Types that are only moved go as bytes.
+// ncclDataType_t of those that this version can reduce; none where it cannot. Those are moved as
+// bytes (kTypeUint8).
 std::optional<int> type_of(DataType dtype, int version);
 inline constexpr int kTypeUint8 = 1;
 
-// ncclRedOp_t; none where NCCL has none (AVG of floats is a pre-multiplied sum; BAND, BOR, BXOR).
+// ncclRedOp_t; none where NCCL has none (BAND, BOR, BXOR). AVG divides the sum of integers, toward
+// zero; floats it multiplies by 1 / size before the sum, in their own type, which is coarse for
+// float8. MIN and MAX of a NaN and a number are the number.
 std::optional<int> op_of(ReduceOp op);
 
 }  // namespace ciuic::nccl
