@@ -44,7 +44,7 @@ class CIUIC_EXPORT Work {
   int tag() const;
 
   // Makes `stream` wait for the result on its device: what is put into the stream from now on finds
-  // it there. The backend "nccl" does not block the caller, and its errors are those of later calls.
+  // it there. Backend "nccl" does not block the caller, and its errors are those of later calls.
   // Where tensors travel by way of the host, the caller waits until all has arrived there, for
   // `timeout_ms` at most (kTimeout, and the operation goes on; -1: until it has ended), and the
   // stream for the copy to the device. Operations of CPU tensors wait here.
@@ -53,6 +53,8 @@ class CIUIC_EXPORT Work {
   // Calls `fn` once, when the operation has ended: at once where it has, else on a thread for
   // completions, on which `fn` may call operations and wait for them.
   void on_done(std::function<void(const Status&)> fn);
+
+  engine::WorkState* state() const { return state_; }  // for the layers of the library
 
  private:
   engine::WorkState* state_ = nullptr;

@@ -12,6 +12,8 @@
 #include "ciuic/status.h"
 #include "ciuic/work.h"
 #include "engine/data_path.h"
+#include "engine/engine.h"
+#include "engine/work_state.h"
 
 namespace ciuic::backend {
 
@@ -61,6 +63,21 @@ class Backend : public engine::DataPath {
 
   virtual size_t staging_bytes() = 0;
   virtual size_t link_bytes() = 0;
+};
+
+// One that works on the CPU's memory, and can be told to wait for it.
+class HostBackend : public Backend {
+ public:
+  // What submit() would say of the call's arguments.
+  virtual Status check(const Call& call) = 0;
+
+  // The same as submit(), of operations that are numbered now and start once `gate` is open.
+  virtual Result<Work> submit_when(std::span<const Call> calls,
+                                   std::shared_ptr<const engine::Gate> gate,
+                                   const OperationOptions& options) = 0;
+
+  // Who makes a Work progress that waits for this backend's.
+  virtual std::shared_ptr<engine::WorkDriver> driver() = 0;
 };
 
 }  // namespace ciuic::backend

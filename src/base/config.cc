@@ -53,12 +53,17 @@ constexpr Setting kSettings[] = {
      "The TCP ports that listeners take."},
     {"CIUIC_SPIN_US", "microseconds", "-1 (adaptive), 0 or more", "-1",
      "How long a waiting rank spins before it sleeps."},
-    {"CIUIC_BACKEND", "", "auto, native or mpi", "auto",
+    {"CIUIC_BACKEND", "", "auto, native, nccl or mpi", "auto",
      "Who carries operations out, where the program says auto, as it does without a word."},
     {"CIUIC_CHECK", "", "0 or 1", "0",
-     "1: with backend mpi, the ranks compare their calls before MPI carries them out."},
+     "1: with backend mpi or nccl, the ranks compare their calls before the library gets them."},
     {"CIUIC_MPI_LIBRARY", "", "a path, or a name that the loader finds", "",
      "The MPI library of backend mpi: one with the ABI of MPI 5."},
+    {"CIUIC_CUDA_LIBRARY", "", "a path, or a name that the loader finds", "",
+     "The CUDA runtime (libcudart.so) for tensors on a GPU; else the one that is loaded comes "
+     "first."},
+    {"CIUIC_NCCL_LIBRARY", "", "a path, or a name that the loader finds", "",
+     "The NCCL library (libnccl.so.2) of backend nccl; else the one that is loaded comes first."},
     {"CIUIC_TRACE_EVENTS", "events", "0 (off) to 4194304", "4096",
      "What the flight recorder holds, some three events an operation and 64 bytes an event."},
     {"CIUIC_TRACE_DIR", "", "a directory", "",
@@ -175,7 +180,7 @@ bool read_spin_us(std::string_view text, Config& config) {
 
 bool read_backend(std::string_view text, Config& config) {
   config.backend = text;
-  return text == "auto" || text == "native" || text == "mpi";
+  return text == "auto" || text == "native" || text == "nccl" || text == "mpi";
 }
 
 bool read_check(std::string_view text, Config& config) {
@@ -185,6 +190,16 @@ bool read_check(std::string_view text, Config& config) {
 
 bool read_mpi_library(std::string_view text, Config& config) {
   config.mpi_library = text;
+  return true;
+}
+
+bool read_cuda_library(std::string_view text, Config& config) {
+  config.cuda_library = text;
+  return true;
+}
+
+bool read_nccl_library(std::string_view text, Config& config) {
+  config.nccl_library = text;
   return true;
 }
 
@@ -221,6 +236,8 @@ constexpr Reader kReaders[] = {
     read_backend,
     read_check,
     read_mpi_library,
+    read_cuda_library,
+    read_nccl_library,
     read_trace_events,
     read_trace_dir,
     read_trace_fd,

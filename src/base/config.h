@@ -58,6 +58,8 @@ struct Config {
   std::string backend = "auto";   // where the program says "auto"
   bool check = false;             // calls are compared before another library carries them out
   std::string mpi_library;        // "": where the loader finds one
+  std::string cuda_library;       // likewise
+  std::string nccl_library;       // likewise
   int64_t trace_events = 4096;    // 0: no flight recorder
   std::string trace_dir;          // "": the process writes no dumps
   int64_t trace_fd = -1;          // -1: the process makes its own memory

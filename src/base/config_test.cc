@@ -62,6 +62,8 @@ TEST(Config, ReadsEverySetting) {
                                       "CIUIC_BACKEND=mpi",
                                       "CIUIC_CHECK=1",
                                       "CIUIC_MPI_LIBRARY=/opt/mpi/lib/libmpi_abi.so.1",
+                                      "CIUIC_CUDA_LIBRARY=libcudart.so.12",
+                                      "CIUIC_NCCL_LIBRARY=/opt/nccl/libnccl.so.2",
                                       "CIUIC_TRACE_EVENTS=64",
                                       "CIUIC_REPLACE=gloo",
                                       "CIUIC_TRACE_DIR=/tmp/a b",
@@ -86,6 +88,8 @@ TEST(Config, ReadsEverySetting) {
   EXPECT_EQ(config->backend, "mpi");
   EXPECT_TRUE(config->check);
   EXPECT_EQ(config->mpi_library, "/opt/mpi/lib/libmpi_abi.so.1");
+  EXPECT_EQ(config->cuda_library, "libcudart.so.12");
+  EXPECT_EQ(config->nccl_library, "/opt/nccl/libnccl.so.2");
   EXPECT_EQ(config->trace_events, 64);
   EXPECT_EQ(config->trace_dir, "/tmp/a b");
   EXPECT_EQ(config->trace_fd, 9);

@@ -16,7 +16,7 @@
 
 namespace ciuic::bootstrap {
 
-static constexpr uint32_t kCardForm = 1;
+static constexpr uint32_t kCardForm = 2;
 static constexpr size_t kMaxText = 256;
 static constexpr uint32_t kMaxAddresses = 32;
 static constexpr uint32_t kMaxAgreed = 16;
@@ -71,6 +71,9 @@ std::string encode(const Card& card) {
   write_addresses(&out, card.addresses);
   write_addresses(&out, card.loopback);
   out.u32(card.transports);
+  write_text(&out, card.gpu.bus_id);
+  out.u32(static_cast<uint32_t>(card.gpu.nccl_version));
+  write_text(&out, card.gpu.why_not);
   const size_t agreed = std::min<size_t>(card.agreed.size(), kMaxAgreed);
   out.u32(static_cast<uint32_t>(agreed));
   for (size_t i = 0; i < agreed; ++i) {
@@ -105,6 +108,9 @@ Result<Card> decode_card(std::string_view bytes) {
   card.addresses = read_addresses(&in);
   card.loopback = read_addresses(&in);
   card.transports = in.u32();
+  card.gpu.bus_id = read_text(&in);
+  card.gpu.nccl_version = static_cast<int32_t>(in.u32());
+  card.gpu.why_not = read_text(&in);
   card.agreed.resize(in.count(8, kMaxAgreed));
   for (auto& [name, value] : card.agreed) {
     name = read_text(&in);

@@ -17,6 +17,15 @@ namespace ciuic::bootstrap {
 inline constexpr uint32_t kOffersShm = 1;
 inline constexpr uint32_t kOffersTcp = 2;
 
+// What a rank computes on, where its group may use GPUs.
+struct GpuFacts {
+  std::string bus_id;    // of its GPU, as CUDA names it: "0000:3b:00.0"; "": it has none
+  int nccl_version = 0;  // 22304 is 2.23.4; 0: it has none
+  std::string why_not;   // which of the two is missing, and why
+
+  bool operator==(const GpuFacts&) const = default;
+};
+
 struct Card {
   int rank = -1;
   int size = 0;
@@ -33,6 +42,7 @@ struct Card {
   uint32_t transports = 0;
   std::string library_version;
   uint32_t wire_version = 0;
+  GpuFacts gpu;
   // Options that must be the same on all ranks, as (name, value).
   std::vector<std::pair<std::string, std::string>> agreed;
 

@@ -6,17 +6,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
-#include <string_view>
 
-#include "backend/mpi/mpi_backend.h"
-#include "backend/native/native_backend.h"
 #include "base/config.h"
 #include "base/fork.h"
 #include "base/json_text.h"
 #include "ciuic/version.h"
 #include "communicator/join.h"
+#include "communicator/make_backend.h"
 #include "communicator/process_driver.h"
 #include "communicator/process_recorder.h"
 #include "communicator/state.h"
@@ -25,28 +22,17 @@
 
 namespace ciuic {
 
-// The largest chunk that the tuner gives out, for the bound on what arrives early.
-static constexpr size_t kLargestChunk = 256 * 1024;
-static constexpr size_t kMostWindow = 8;
-
-// Chunks a (operation, link) that may be under way, so that all of them fit into buffer_size.
-static int window_for(size_t buffer_size, int size) {
-  const size_t streams = engine::kMaxActive * static_cast<size_t>(std::max(1, size - 1));
-  return static_cast<int>(
-      std::clamp<size_t>(buffer_size / (streams * kLargestChunk), 1, kMostWindow));
-}
-
 static Result<CommunicatorOptions> effective(const CommunicatorOptions& asked,
                                              const Config& config) {
   CommunicatorOptions options = asked;
   if (options.timeout_ms < 0) options.timeout_ms = config.timeout_ms;
   if (options.buffer_size == 0) options.buffer_size = config.buffer_size;
   if (options.backend == "auto") options.backend = config.backend;
-  if (options.backend == "auto") options.backend = "native";
-  if (options.backend != "native" && options.backend != "mpi") {
+  if (options.backend != "auto" && options.backend != "native" && options.backend != "nccl" &&
+      options.backend != "mpi") {
     return Status(StatusCode::kInvalidArgument,
-                  fmt::format("backend \"{}\" is unknown; there are \"auto\", \"native\" and "
-                              "\"mpi\"",
+                  fmt::format("backend \"{}\" is unknown; there are \"auto\", \"native\", "
+                              "\"nccl\" and \"mpi\"",
                               options.backend));
   }
   const bool says_size_alone = options.backend == "mpi" && options.rank < 0;  // it is compared
@@ -81,17 +67,19 @@ static std::string description_of(const Joined& joined, const CommunicatorOption
   }
   reasons += "}";
   return fmt::format(
-      "{{\"backend\":{},\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},\"ranks\":{},"
+      "{{\"backend\":{},\"backend_why\":{},\"version\":{},\"group\":{},\"epoch\":{},\"rank\":{},"
+      "\"ranks\":{},"
       "\"hosts\":{},\"layout\":{},\"transports\":{},\"interface\":{},\"store\":{},"
       "\"store_is_private\":{},\"tls\":{},\"not_shm\":{},\"timeout_ms\":{},\"buffer_size\":{},"
       "\"simd\":{},"
       "\"strangers\":{},\"join_ms\":{:.1f},\"settings\":{}}}",
-      json_quoted(options.backend), json_quoted(version()), json_quoted(options.group_name),
-      joined.epoch, rank, joined.layout.size(), joined.layout.hosts(),
-      json_quoted(joined.layout.text()), list_of(transports), json_quoted(joined.interface_name),
-      json_quoted(joined.store_name), joined.store_is_private, joined.tls, reasons,
-      options.timeout_ms, options.buffer_size, json_quoted(kernels::simd_target()),
-      joined.strangers, static_cast<double>(joined.took_ns) / 1e6, config.to_json());
+      json_quoted(joined.backend.name), json_quoted(joined.backend.why), json_quoted(version()),
+      json_quoted(options.group_name), joined.epoch, rank, joined.layout.size(),
+      joined.layout.hosts(), json_quoted(joined.layout.text()), list_of(transports),
+      json_quoted(joined.interface_name), json_quoted(joined.store_name), joined.store_is_private,
+      joined.tls, reasons, options.timeout_ms, options.buffer_size,
+      json_quoted(kernels::simd_target()), joined.strangers,
+      static_cast<double>(joined.took_ns) / 1e6, config.to_json());
 }
 
 static std::unique_ptr<control::ControlGroup> control_of(Joined* joined,
@@ -104,33 +92,6 @@ static std::unique_ptr<control::ControlGroup> control_of(Joined* joined,
   return std::make_unique<control::ControlGroup>(std::move(settings), std::move(joined->channels));
 }
 
-// Once all have joined: MPI as the backend, with the native one beside it.
-static Status take_mpi(const MpiJoin& mpi, const CommunicatorOptions& options, const Config& config,
-                       const plan::Layout& layout, const tuner::TuningTable& table, bool crowded,
-                       Communicator::State* state) {
-  Result<mpi::Handle> communicator = mpi.make();
-  if (!communicator.ok()) return communicator.status();
-  backend::MpiBackendOptions made{
-      .process = mpi.process,
-      .communicator = *communicator,
-      .native = std::unique_ptr<backend::NativeBackend>(
-          static_cast<backend::NativeBackend*>(state->backend.release())),
-      .chooser = collective::Chooser(layout, state->rank, table),
-      .on_cause = {},
-      .oversubscribed = crowded,
-      .check = config.check && state->size > 1,
-      .timeout_ms = options.timeout_ms,
-      .buffer_size = options.buffer_size};
-  if (state->control != nullptr) {
-    made.on_cause = [control = state->control.get()](const engine::Cause& cause) {
-      control->report(cause);
-    };
-  }
-  state->backend = std::make_unique<backend::MpiBackend>(std::move(made));
-  state->description.insert(state->description.size() - 1, ",\"mpi\":" + mpi.description());
-  return {};
-}
-
 Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
                                                         const Config& config,
                                                         int64_t join_timeout_ms,
@@ -140,9 +101,12 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});
   if (!driver.ok()) return driver.status();
   (void)process_recorder(config, *host);  // so that one that hangs in the join is seen, too
+  int device = -1;
+  const bootstrap::GpuFacts gpu = look_for_gpu(options, config, &device);
   CommunicatorOptions of_join = options;
   of_join.timeout_ms = join_timeout_ms;
-  Result<Joined> joined = join(of_join, config, *host, (*driver)->poller(), process_shared_pool());
+  Result<Joined> joined =
+      join(of_join, config, *host, gpu, (*driver)->poller(), process_shared_pool());
   if (!joined.ok()) return joined.status();
 
   auto state = std::make_unique<Communicator::State>();
@@ -151,52 +115,17 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   state->made_in = fork_generation();
   state->shared_pool = process_shared_pool();
   state->description = description_of(*joined, options, config, joined->rank);
-  engine::GroupHooks hooks;
-  hooks.local_ranks =
-      static_cast<int>(joined->layout.ranks_on(joined->layout.host_of(joined->rank)).size());
-  hooks.local_cores = joined->local_cores;
-  const bool crowded = hooks.local_ranks > hooks.local_cores;
-  for (const auto& link : joined->links) {
-    hooks.has_sockets |= link != nullptr && std::string_view(link->transport()) != "shm";
-  }
-  if (joined->segment != nullptr) {
-    state->segment_bytes = joined->segment->bytes();
-    hooks.set_sleeping = [segment = joined->segment](bool sleeping) {
-      segment->set_sleeping(sleeping);
-    };
-  }
-  if (state->size > 1) {
-    state->control = control_of(&*joined, options);
-    hooks.on_cause = [control = state->control.get()](const engine::Cause& cause) {
-      control->report(cause);
-    };
-  }
-  engine::GroupConfig group{.id = joined->group,
-                            .epoch = joined->epoch,
-                            .rank = joined->rank,
-                            .links = std::move(joined->links),
-                            .window = window_for(options.buffer_size, state->size),
-                            .is_arbitrated = state->size > 1,
-                            .trace = record_group(config, *host,
-                                                  {.name = options.group_name,
-                                                   .job = trace::job_number(joined->job),
-                                                   .id = joined->group,
-                                                   .epoch = joined->epoch,
-                                                   .rank = joined->rank,
-                                                   .size = state->size})};
-  state->backend = std::make_unique<backend::NativeBackend>(backend::NativeOptions{
-      .driver = *driver,
-      .group = std::move(group),
-      .hooks = std::move(hooks),
-      .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
-      .timeout_ms = options.timeout_ms,
-      .buffer_size = options.buffer_size});
-  if (mpi.process != nullptr) {
-    CIUIC_RETURN_IF_ERROR(
-        take_mpi(mpi, options, config, joined->layout, joined->table, crowded, state.get()));
-  }
-  state->options = options;
+  if (joined->segment != nullptr) state->segment_bytes = joined->segment->bytes();
+  if (state->size > 1) state->control = control_of(&*joined, options);
   state->group_at_join = std::move(joined->group_at_join);
+  CIUIC_RETURN_IF_ERROR(make_backend({.options = options,
+                                      .config = config,
+                                      .host = *host,
+                                      .driver = *driver,
+                                      .mpi = mpi,
+                                      .device = device},
+                                     std::move(*joined), state.get()));
+  state->options = options;
   if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
   state->shared_pool->add_user();
   return state;

@@ -43,6 +43,7 @@ struct Joining {
   const CommunicatorOptions& options;
   const Config& config;
   const topology::Host& host;
+  const bootstrap::GpuFacts& gpu;
   posix::Poller* poller;
   std::shared_ptr<memory::SharedPool> pool;
   Meeting meeting;
@@ -117,7 +118,9 @@ static Card card_of(const Joining& joining) {
                     (offers_tcp(joining.config) ? bootstrap::kOffersTcp : 0);
   card.library_version = version();
   card.wire_version = wire::kVersion;
-  card.agreed = {{"buffer_size", std::to_string(joining.options.buffer_size)},
+  card.gpu = joining.gpu;
+  card.agreed = {{"backend", joining.options.backend},
+                 {"buffer_size", std::to_string(joining.options.buffer_size)},
                  {"CIUIC_TRANSPORT", name_of(joining.config.transport)}};
   return card;
 }
@@ -338,6 +341,9 @@ static Status join_group(Joining* joining, Joined* joined) {
   CIUIC_RETURN_IF_ERROR(listen(joining));
   CIUIC_RETURN_IF_ERROR(exchange(joining));
   const bootstrap::Roll& roll = joining->assembly->roll();
+  Result<ChosenBackend> backend = choose_backend(joining->options.backend, roll.cards);
+  if (!backend.ok()) return backend.status();
+  joined->backend = std::move(*backend);
   auto table = tuner::TuningTable::parse(roll.tuning);
   if (!table.ok()) return table.status();
   joined->table = *table;
@@ -378,8 +384,8 @@ static Status with_advice(const Status& status, const CommunicatorOptions& optio
 }
 
 Result<Joined> join(const CommunicatorOptions& options, const Config& config,
-                    const topology::Host& host, posix::Poller* poller,
-                    std::shared_ptr<memory::SharedPool> pool) {
+                    const topology::Host& host, const bootstrap::GpuFacts& gpu,
+                    posix::Poller* poller, std::shared_ptr<memory::SharedPool> pool) {
   const TimeNs start = now_ns();
   if (config.transport == TransportChoice::kRdma) {
     return Status(StatusCode::kUnavailable,
@@ -392,12 +398,19 @@ Result<Joined> join(const CommunicatorOptions& options, const Config& config,
   joined.rank = meeting->rank;
   if (meeting->size == 1) {
     joined.links.resize(1);
+    Card alone;
+    alone.rank = 0;
+    alone.gpu = gpu;
+    Result<ChosenBackend> backend = choose_backend(options.backend, {&alone, 1});
+    if (!backend.ok()) return backend.status();
+    joined.backend = std::move(*backend);
   } else {
     joined.store_name = meeting->store->name();
     joined.store_is_private = meeting->store->is_private();
     Joining joining{.options = options,
                     .config = config,
                     .host = host,
+                    .gpu = gpu,
                     .poller = poller,
                     .pool = std::move(pool),
                     .meeting = std::move(*meeting),

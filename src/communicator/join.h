@@ -22,6 +22,7 @@
 #include "bootstrap/prove.h"
 #include "ciuic/options.h"
 #include "ciuic/status.h"
+#include "communicator/choose_backend.h"
 #include "communicator/shrink.h"
 #include "drivers/posix/poller.h"
 #include "memory/shared_pool.h"
@@ -43,6 +44,7 @@ struct Joined {
   std::vector<std::unique_ptr<transport::Link>> links;        // by rank; null for this one
   std::shared_ptr<transport::shm::Segment> segment;           // null where no peer shares memory
   std::vector<std::unique_ptr<bootstrap::Channel>> channels;  // of the control plane
+  ChosenBackend backend;
   std::unique_ptr<OldGroup> group_at_join;  // what survivors need; null for one rank
   std::map<int, std::string> reasons;  // peers of this host id that do not share memory, and why
   std::string interface_name;          // of the addresses that other machines are given
@@ -54,11 +56,11 @@ struct Joined {
   TimeNs took_ns = 0;
 };
 
-// `options` with nothing left to default but rank, size and store. `poller` outlives the links.
-// `pool`: tensors that peers of this host may read.
+// `options` with nothing left to default but rank, size and store. `gpu`: what others are told.
+// `poller` outlives the links. `pool`: tensors that peers of this host may read.
 Result<Joined> join(const CommunicatorOptions& options, const Config& config,
-                    const topology::Host& host, posix::Poller* poller,
-                    std::shared_ptr<memory::SharedPool> pool);
+                    const topology::Host& host, const bootstrap::GpuFacts& gpu,
+                    posix::Poller* poller, std::shared_ptr<memory::SharedPool> pool);
 
 // Step 1 and 2 alone.
 struct Meeting {

@@ -15,11 +15,16 @@
 
 namespace ciuic {
 
+namespace backend {
+class MpiBackend;
+}
+
 struct Communicator::State {
   int rank = 0;
   int size = 1;
   std::unique_ptr<control::ControlGroup> control;  // null for one rank
   std::unique_ptr<backend::Backend> backend;
+  backend::MpiBackend* mpi = nullptr;               // within it, where it is that
   std::shared_ptr<memory::SharedPool> shared_pool;  // the process's; used until close()
   CommunicatorOptions options;              // with nothing left to default but rank, size and store
   std::unique_ptr<OldGroup> group_at_join;  // for shrink(); null for one rank

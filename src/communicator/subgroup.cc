@@ -158,7 +158,7 @@ Result<std::unique_ptr<Communicator>> Communicator::subgroup(std::span<const int
   }
   MpiJoin mpi;
   if (options.backend == "mpi") {
-    auto* parent = static_cast<backend::MpiBackend*>(state_->backend.get());
+    backend::MpiBackend* parent = state_->mpi;
     mpi.process = parent->process();
     mpi.make = [parent, ranks] { return parent->part(ranks); };
   }

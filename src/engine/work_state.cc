@@ -9,13 +9,16 @@ namespace ciuic::engine {
 
 void WorkState::finish(Status status) {
   std::vector<std::function<void(const Status&)>> callbacks;
+  std::function<void(const Status&)> note;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (status_.ok()) status_ = std::move(status);
     if (--parts_ > 0) return;
     done_.store(true, std::memory_order_release);
     callbacks.swap(callbacks_);
+    note.swap(note_);
   }
+  if (note) note(status_);
   for (auto& fn : callbacks) {
     if (driver_ == nullptr) {
       fn(status_);
@@ -27,6 +30,17 @@ void WorkState::finish(Status status) {
       release();
     });
   }
+}
+
+void WorkState::note_done(std::function<void(const Status&)> fn) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!done()) {
+      note_ = std::move(fn);
+      return;
+    }
+  }
+  fn(status_);
 }
 
 void WorkState::on_done(std::function<void(const Status&)> fn) {

@@ -81,6 +81,10 @@ class WorkState {
 
   void on_done(std::function<void(const Status&)> fn);
 
+  // The same, on the thread that ends it, which holds the lock of what carries it out: `fn` only
+  // notes that it has. At once where it has ended. There may be one.
+  void note_done(std::function<void(const Status&)> fn);
+
  private:
   ~WorkState() = default;
 
@@ -94,6 +98,7 @@ class WorkState {
   std::unique_ptr<StreamOrder> order_;
   std::mutex mutex_;  // guards callbacks_, and done_ against them
   std::vector<std::function<void(const Status&)>> callbacks_;
+  std::function<void(const Status&)> note_;
 };
 
 }  // namespace ciuic::engine

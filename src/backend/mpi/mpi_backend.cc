@@ -103,14 +103,28 @@ Result<Work> MpiBackend::start(std::span<Checked> calls, const OperationOptions&
 }
 
 Result<Work> MpiBackend::submit(std::span<const Call> calls, const OperationOptions& options) {
+  return submit_when(calls, nullptr, options);
+}
+
+Result<Work> MpiBackend::submit_when(std::span<const Call> calls,
+                                     std::shared_ptr<const engine::Gate> gate,
+                                     const OperationOptions& options) {
   if (!calls.empty() && calls[0].operation >= Operation::kSend && calls[0].tag > kMaxTag) {
-    return native_->submit(calls, options);
+    return native_->submit_when(calls, std::move(gate), options);
   }
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   checked_.clear();
   for (const Call& call : calls) CIUIC_RETURN_IF_ERROR(check(call, &checked_));
+  for (Checked& each : checked_) each.request.gate = gate;
   return start(checked_, options);
+}
+
+Status MpiBackend::check(const Call& call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return closed();
+  checked_.clear();
+  return check(call, &checked_);
 }
 
 class MpiBackend::PreparedCalls final : public Prepared {

@@ -33,7 +33,7 @@ struct MpiBackendOptions {
   size_t buffer_size = kDefaultBufferSize;
 };
 
-class MpiBackend final : public Backend {
+class MpiBackend final : public HostBackend {
  public:
   explicit MpiBackend(MpiBackendOptions options);
   ~MpiBackend() override;  // close()
@@ -47,6 +47,10 @@ class MpiBackend final : public Backend {
   Result<Work> submit(std::span<const Call> calls, const OperationOptions& options) override;
   Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
                                             const OperationOptions& options) override;
+  Status check(const Call& call) override;
+  Result<Work> submit_when(std::span<const Call> calls, std::shared_ptr<const engine::Gate> gate,
+                           const OperationOptions& options) override;
+  std::shared_ptr<engine::WorkDriver> driver() override { return process_; }
   Status add_plan(const std::string& plan_file) override;
   void progress() override { process_->nudge(); }
   void report(const engine::Cause& cause) override;

@@ -41,6 +41,25 @@ void MpiGroup::record(const MpiOperation& operation) {
       .count = request.whole_count > 0 ? request.whole_count : request.count};
 }
 
+// Whether its memory is.
+static bool is_ready(const MpiOperation& operation) {
+  const auto& gate = operation.request.gate;
+  return gate == nullptr || gate->is_open();
+}
+
+// Sends to one rank are issued in their order, whenever their memory is ready.
+bool MpiGroup::may_follow(const MpiOperation& message) const {
+  if (message.call.operation != Operation::kSend) return true;
+  for (const std::unique_ptr<MpiOperation>& earlier : messages_) {
+    if (earlier.get() == &message) break;
+    if (earlier == nullptr || earlier->is_issued) continue;
+    if (earlier->call.operation == Operation::kSend && earlier->call.peer == message.call.peer) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void MpiGroup::start(std::unique_ptr<MpiOperation> operation) {
   if (!operation->is_message()) {
     operation->sequence = next_sequence_++;
@@ -54,8 +73,9 @@ void MpiGroup::start(std::unique_ptr<MpiOperation> operation) {
   next_deadline_ = std::min(next_deadline_, operation->request.deadline);
   MpiOperation* started = operation.get();
   Operations& operations = started->is_message() ? messages_ : collectives_;
-  const bool may_issue =
-      started->is_message() || collectives_.empty() || collectives_.back()->is_issued;
+  const bool may_issue = started->is_message()
+                             ? may_follow(*started)
+                             : collectives_.empty() || collectives_.back()->is_issued;
   operations.push_back(std::move(operation));
   if (lost_rank_ >= 0) {
     report_lost(*started);
@@ -128,7 +148,7 @@ bool MpiGroup::step(MpiOperation* operation, bool may_issue) {
     if (!operation->requests.empty()) return false;
   }
   while (!operation->is_issued && operation->requests.empty()) {
-    if (!may_issue || !status_.ok()) return false;
+    if (!may_issue || !status_.ok() || !is_ready(*operation)) return false;
     if (!operation->check.done() || !operation->check.status().ok()) return false;
     const int code = issue(options_.communicator, operation);
     if (code != mpi::kSuccess) {
@@ -142,11 +162,13 @@ bool MpiGroup::step(MpiOperation* operation, bool may_issue) {
 bool MpiGroup::step(TimeNs now) {
   bool moved = false;
   for (Operations* operations : {&messages_, &collectives_}) {
+    const bool are_messages = operations == &messages_;
     bool may_issue = true;
     size_t kept = 0;
     for (size_t i = 0; i < operations->size(); ++i) {
       MpiOperation* operation = (*operations)[i].get();
       const bool was_issued = operation->is_issued;
+      if (are_messages && !was_issued) may_issue = may_follow(*operation);
       const bool ended = step(operation, may_issue);
       moved |= ended || operation->is_issued != was_issued;
       may_issue &= operation->is_issued;

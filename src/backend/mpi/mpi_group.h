@@ -63,6 +63,7 @@ class MpiGroup {
  private:
   using Operations = std::vector<std::unique_ptr<MpiOperation>>;
 
+  bool may_follow(const MpiOperation& message) const;
   bool step(MpiOperation* operation, bool may_issue);
   int test(MpiOperation* operation);
   int note_received(MpiOperation* operation, const void* status);

@@ -70,6 +70,11 @@ Result<Work> NativeBackend::submit_when(std::span<const Call> calls,
   return start(requests_, options);
 }
 
+Status NativeBackend::check(const Call& call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return group_ == nullptr ? closed() : collective::prepare(chooser_, call).status();
+}
+
 class NativeBackend::PreparedRequests final : public Prepared {
  public:
   PreparedRequests(NativeBackend* backend, const OperationOptions& options)

@@ -21,7 +21,7 @@ struct NativeOptions {
   size_t buffer_size = kDefaultBufferSize;
 };
 
-class NativeBackend final : public Backend {
+class NativeBackend final : public HostBackend {
  public:
   explicit NativeBackend(NativeOptions options);
   ~NativeBackend() override;  // close()
@@ -30,6 +30,10 @@ class NativeBackend final : public Backend {
   Result<Work> submit(std::span<const Call> calls, const OperationOptions& options) override;
   Result<std::unique_ptr<Prepared>> prepare(std::span<const Call> calls,
                                             const OperationOptions& options) override;
+  Status check(const Call& call) override;
+  Result<Work> submit_when(std::span<const Call> calls, std::shared_ptr<const engine::Gate> gate,
+                           const OperationOptions& options) override;
+  std::shared_ptr<engine::WorkDriver> driver() override { return driver_; }
   Status add_plan(const std::string& plan_file) override;
 
   // For a backend of another library: compares the ranks' calls, as headers of messages do, in an
@@ -39,10 +43,6 @@ class NativeBackend final : public Backend {
   // For the same: gives the call the next operation's number and a record that others can be told,
   // without an exchange.
   Result<uint32_t> note(const engine::Request& call);
-
-  // The same as submit(), of operations that start once `gate` is open.
-  Result<Work> submit_when(std::span<const Call> calls, std::shared_ptr<const engine::Gate> gate,
-                           const OperationOptions& options);
 
   void progress() override;
   void report(const engine::Cause& cause) override;

@@ -183,6 +183,16 @@ Result<Library> find_cuda(const std::string& library, std::span<const char* cons
   return search.result();
 }
 
+bool is_loaded() {
+  for (const char* name : kNames) {
+    if (void* handle = ::dlopen(name, RTLD_NOW | RTLD_NOLOAD)) {
+      ::dlclose(handle);  // its count alone
+      return true;
+    }
+  }
+  return false;
+}
+
 Result<const Library*> open_cuda(const std::string& library) {
   // Never freed: threads of other libraries may outlive main().
   static const auto* const kept = new Result<Library>(find_cuda(library, kNames));

@@ -83,6 +83,9 @@ struct Library {
   int devices = 0;  // 1 or more
 };
 
+// Whether a CUDA runtime is in the process already. Cheap.
+bool is_loaded();
+
 // The process's CUDA, opened by the first call, whose answer stays. `library`: a path that comes
 // before all others, "" for none (CIUIC_CUDA_LIBRARY). Where there is a driver, it is started, and
 // a child that is forked afterwards cannot use CUDA.

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// choose_backend.cc: facts, and what follows from them.
+
+#include "communicator/choose_backend.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "drivers/cuda/cuda.h"
+#include "drivers/nccl/nccl.h"
+
+namespace ciuic {
+
+bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
+                                 int* device) {
+  bootstrap::GpuFacts facts;
+  *device = -1;
+  if (options.backend != "auto" && options.backend != "nccl") return facts;
+  if (options.backend == "auto" && config.cuda_library.empty() && !cuda::is_loaded()) {
+    facts.why_not = "the program had not loaded CUDA when it joined";
+    return facts;
+  }
+  Result<const cuda::Library*> cuda = cuda::open_cuda(config.cuda_library);
+  if (!cuda.ok()) {
+    facts.why_not = cuda.status().message();
+    return facts;
+  }
+  const cuda::Functions& call = (*cuda)->functions;
+  char bus_id[32] = {};
+  int code = call.get_device(device);
+  if (code == cuda::kSuccess) code = call.device_get_pci_bus_id(bus_id, sizeof bus_id, *device);
+  if (code != cuda::kSuccess) {
+    facts.why_not = cuda::error_of(call, "cudaGetDevice", code).message();
+    *device = -1;
+    return facts;
+  }
+  facts.bus_id = bus_id;
+  std::vector<std::string> paths;
+  if (!config.nccl_library.empty()) paths.push_back(config.nccl_library);
+  Result<const nccl::Library*> nccl = nccl::open_nccl(paths);
+  if (!nccl.ok()) {
+    facts.why_not = nccl.status().message();
+  } else {
+    facts.nccl_version = (*nccl)->version;
+  }
+  return facts;
+}
+
+// Why the group cannot use NCCL; empty where it can.
+static std::string why_not_nccl(std::span<const bootstrap::Card> cards) {
+  std::map<std::pair<std::string, std::string>, const bootstrap::Card*> users;
+  for (const bootstrap::Card& card : cards) {
+    const bootstrap::GpuFacts& gpu = card.gpu;
+    if (gpu.bus_id.empty() || gpu.nccl_version == 0) {
+      return fmt::format("{}: {}", card.who(), gpu.why_not);
+    }
+    if (gpu.nccl_version / 100 != cards[0].gpu.nccl_version / 100) {
+      return fmt::format("{} has NCCL {}, and {} has {}", cards[0].who(),
+                         nccl::version_text(cards[0].gpu.nccl_version), card.who(),
+                         nccl::version_text(gpu.nccl_version));
+    }
+    const auto [user, is_first] = users.try_emplace({card.machine_id, gpu.bus_id}, &card);
+    if (!is_first) {
+      return fmt::format("{} and {} are both on GPU {}, and NCCL needs one for each",
+                         user->second->who(), card.who(), gpu.bus_id);
+    }
+  }
+  return "";
+}
+
+Result<ChosenBackend> choose_backend(const std::string& asked,
+                                     std::span<const bootstrap::Card> cards) {
+  if (asked != "auto" && asked != "nccl") {
+    return ChosenBackend{.name = asked, .why = "it was asked for", .takes_cpu = true};
+  }
+  const std::string why_not = why_not_nccl(cards);
+  if (asked == "nccl") {
+    if (why_not.empty()) return ChosenBackend{"nccl", "it was asked for", false};
+    return Status(StatusCode::kUnavailable,
+                  fmt::format("backend \"nccl\" cannot be used: {}. Mend that, or take backend="
+                              "\"auto\" or \"native\", which takes CUDA tensors by way of the host",
+                              why_not));
+  }
+  if (why_not.empty()) {
+    return ChosenBackend{
+        "nccl", "every rank has a GPU of its own, and NCCL; CPU tensors go by native", true};
+  }
+  return ChosenBackend{"native", "no NCCL: " + why_not, true};
+}
+
+}  // namespace ciuic

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// make_backend.cc: links become a native backend, and that what was chosen.
+
+#include "communicator/make_backend.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "backend/mpi/mpi_backend.h"
+#include "backend/native/native_backend.h"
+#include "backend/staged/staged_backend.h"
+#include "communicator/process_recorder.h"
+
+namespace ciuic {
+
+// The largest chunk that the tuner gives out, for the bound on what arrives early.
+static constexpr size_t kLargestChunk = 256 * 1024;
+static constexpr size_t kMostWindow = 8;
+
+// Chunks a (operation, link) that may be under way, so that all of them fit into buffer_size.
+static int window_for(size_t buffer_size, int size) {
+  const size_t streams = engine::kMaxActive * static_cast<size_t>(std::max(1, size - 1));
+  return static_cast<int>(
+      std::clamp<size_t>(buffer_size / (streams * kLargestChunk), 1, kMostWindow));
+}
+
+// Causes to end the group go to the control plane. Empty for one rank.
+static std::function<void(const engine::Cause&)> reporting_to(control::ControlGroup* control) {
+  if (control == nullptr) return {};
+  return [control](const engine::Cause& cause) { control->report(cause); };
+}
+
+static engine::GroupHooks hooks_of(const Joined& joined, control::ControlGroup* control) {
+  engine::GroupHooks hooks;
+  hooks.local_ranks =
+      static_cast<int>(joined.layout.ranks_on(joined.layout.host_of(joined.rank)).size());
+  hooks.local_cores = joined.local_cores;
+  for (const auto& link : joined.links) {
+    hooks.has_sockets |= link != nullptr && std::string_view(link->transport()) != "shm";
+  }
+  if (joined.segment != nullptr) {
+    hooks.set_sleeping = [segment = joined.segment](bool sleeping) {
+      segment->set_sleeping(sleeping);
+    };
+  }
+  hooks.on_cause = reporting_to(control);
+  return hooks;
+}
+
+static std::unique_ptr<backend::NativeBackend> make_native(const BackendParts& parts,
+                                                           engine::GroupHooks hooks,
+                                                           Joined* joined) {
+  const int size = joined->layout.size();
+  engine::GroupConfig group{.id = joined->group,
+                            .epoch = joined->epoch,
+                            .rank = joined->rank,
+                            .links = std::move(joined->links),
+                            .window = window_for(parts.options.buffer_size, size),
+                            .is_arbitrated = size > 1,
+                            .trace = record_group(parts.config, parts.host,
+                                                  {.name = parts.options.group_name,
+                                                   .job = trace::job_number(joined->job),
+                                                   .id = joined->group,
+                                                   .epoch = joined->epoch,
+                                                   .rank = joined->rank,
+                                                   .size = size})};
+  return std::make_unique<backend::NativeBackend>(backend::NativeOptions{
+      .driver = parts.driver,
+      .group = std::move(group),
+      .hooks = std::move(hooks),
+      .chooser = collective::Chooser(joined->layout, joined->rank, joined->table),
+      .timeout_ms = parts.options.timeout_ms,
+      .buffer_size = parts.options.buffer_size});
+}
+
+// MPI, with the native one beside it.
+static Result<std::unique_ptr<backend::MpiBackend>> make_mpi(
+    const BackendParts& parts, const Joined& joined, bool crowded,
+    std::unique_ptr<backend::NativeBackend> native, control::ControlGroup* control) {
+  Result<mpi::Handle> communicator = parts.mpi.make();
+  if (!communicator.ok()) return communicator.status();
+  return std::make_unique<backend::MpiBackend>(backend::MpiBackendOptions{
+      .process = parts.mpi.process,
+      .communicator = *communicator,
+      .native = std::move(native),
+      .chooser = collective::Chooser(joined.layout, joined.rank, joined.table),
+      .on_cause = reporting_to(control),
+      .oversubscribed = crowded,
+      .check = parts.config.check && joined.layout.size() > 1,
+      .timeout_ms = parts.options.timeout_ms,
+      .buffer_size = parts.options.buffer_size});
+}
+
+static void describe(const char* name, const std::string& json, Communicator::State* state) {
+  state->description.insert(state->description.size() - 1,
+                            std::string(",\"") + name + "\":" + json);
+}
+
+Status make_backend(const BackendParts& parts, Joined joined, Communicator::State* state) {
+  control::ControlGroup* control = state->control.get();
+  engine::GroupHooks hooks = hooks_of(joined, control);
+  const bool crowded = hooks.local_ranks > hooks.local_cores;
+  std::unique_ptr<backend::NativeBackend> native = make_native(parts, std::move(hooks), &joined);
+  std::unique_ptr<backend::HostBackend> host;
+  if (joined.backend.name == "mpi") {
+    auto made = make_mpi(parts, joined, crowded, std::move(native), control);
+    if (!made.ok()) return made.status();
+    state->mpi = made->get();
+    host = std::move(*made);
+    describe("mpi", parts.mpi.description(), state);
+  } else {
+    host = std::move(native);
+  }
+  state->backend = std::make_unique<backend::StagedBackend>(
+      backend::StagedOptions{.host = std::move(host),
+                             .cuda_library = parts.config.cuda_library,
+                             .rank = joined.rank,
+                             .size = joined.layout.size(),
+                             .buffer_size = parts.options.buffer_size});
+  return {};
+}
+
+}  // namespace ciuic
