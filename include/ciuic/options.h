@@ -69,6 +69,9 @@ struct OperationOptions {
 
   // The caller waits for the Work at once: nobody else is woken to make it progress.
   bool wait_follows = false;
+
+  // A call of the library's own on the CPU's memory, which every backend takes.
+  bool of_library = false;
 };
 
 }  // namespace ciuic
