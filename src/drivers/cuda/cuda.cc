@@ -62,6 +62,8 @@ void find_functions(Finder& find, Functions* all) {
   find("cudaPointerGetAttributes", &all->pointer_get_attributes);
   find("cudaMalloc", &all->malloc);
   find("cudaFree", &all->free);
+  find("cudaMallocAsync", &all->malloc_async);
+  find("cudaFreeAsync", &all->free_async);
   find("cudaHostAlloc", &all->host_alloc);
   find("cudaFreeHost", &all->free_host);
   find("cudaMemcpyAsync", &all->memcpy_async);

@@ -43,7 +43,7 @@ struct Attributes {
   long reserved[16] = {};
 };
 
-// Of what any runtime since 11 has. A test may stand in for each. They return the runtime's code.
+// Of what any runtime since 11.2 has. A test may stand in for each. They return the runtime's code.
 struct Functions {
   int (*runtime_get_version)(int* version) = nullptr;
   int (*driver_get_version)(int* version) = nullptr;  // 0: no driver
@@ -56,6 +56,9 @@ struct Functions {
   int (*pointer_get_attributes)(Attributes* attributes, const void* pointer) = nullptr;
   int (*malloc)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;
+  // In a stream's order, from a pool that keeps what is freed.
+  int (*malloc_async)(void** memory, size_t bytes, Stream stream) = nullptr;
+  int (*free_async)(void* memory, Stream stream) = nullptr;
   int (*host_alloc)(void** memory, size_t bytes, unsigned flags) = nullptr;
   int (*free_host)(void* memory) = nullptr;
   int (*memcpy_async)(void* target, const void* source, size_t bytes, int kind,
