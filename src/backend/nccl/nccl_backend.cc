@@ -242,9 +242,10 @@ Status NcclBackend::connect(const std::shared_ptr<NcclComm>& comm, const nccl::U
     const NcclProcess::Lock held = process_->lock();
     group_->set_comm(comm);
     group_->start(making);
+    if (making->state == nullptr) return group_->status();
     process_->watch();
   }
-  Status begun = making->work.done() ? making->work.status() : comm->begin(id);
+  Status begun = comm->begin(id);
   if (begun.ok()) begun = wait_until_begun(comm.get());
   {
     const NcclProcess::Lock held = process_->lock();
@@ -344,7 +345,7 @@ Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& 
   {
     const NcclProcess::Lock held = process_->lock();
     group_->start(operation);
-    if (operation->work.done()) return operation->work;
+    if (operation->state == nullptr) return operation->work;  // the group has ended
     if (!options.wait_follows) process_->watch();
   }
   const Status status = put(checked, options.stream, *operation);
