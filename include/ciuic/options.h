@@ -45,9 +45,13 @@ struct CommunicatorOptions {
   // CIUIC_TIMEOUT_MS, else kDefaultTimeoutMs.
   int64_t timeout_ms = -1;
 
-  // Who carries operations out: "native", "mpi", or "auto", which is native.
+  // Who carries operations out: "native" is this library, "nccl" and "mpi" are others. "auto": nccl
+  // where every rank has a GPU of its own and NCCL, and then CPU tensors go by native; else native.
   std::string backend = "auto";
   MpiOptions mpi;
+
+  // The GPU of this rank, where its group may use one. -1: the calling thread's current one.
+  int device = -1;
 
   // Bytes of staging memory at most, shared segments and socket buffers beside it; alike on all
   // ranks. 0: CIUIC_BUFFER_SIZE, else kDefaultBufferSize.

@@ -12,7 +12,14 @@ from typing import Any
 
 from ciuic import _native, buffers
 from ciuic.buffers import Buffer, Place
-from ciuic.dtypes import CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE, ReduceOp
+from ciuic.dtypes import (
+    CODE_OF_NAME,
+    NAME_OF_CODE,
+    SIZE_OF_CODE,
+    ReduceOp,
+    device_in,
+    dtype_in,
+)
 from ciuic.errors import InvalidArgumentError
 
 BUCKET_BYTES = 16 << 20
@@ -28,14 +35,18 @@ class Bucket:
 
     def __init__(self, places: Sequence[Place]) -> None:
         code = places[0][2]
-        self._scratch: _native.Scratch | None = None
-        itemsize = SIZE_OF_CODE[code]
+        self._scratch: _native.Scratch | _native.CudaScratch | None = None
+        itemsize = SIZE_OF_CODE[dtype_in(code)]
         begin = _begin_of(places, itemsize)
         if begin is not None:
             self.place = (begin, sum([place[1] for place in places]), code)
             return
         self._places = [(address, count * itemsize) for address, count, _ in places]
-        self._scratch = _native.Scratch(max(1, sum([nbytes for _, nbytes in self._places])))
+        nbytes = max(1, sum([size for _, size in self._places]))
+        device = device_in(code)
+        self._scratch = (
+            _native.Scratch(nbytes) if device < 0 else _native.CudaScratch(nbytes, device)
+        )
         self._scratch.pack(self._places)
         self.place = (self._scratch.address, sum([place[1] for place in places]), code)
 
@@ -73,6 +84,7 @@ class Merged:
         self._buffers: list[Buffer] = []  # of arrays that are no plain memory
         self._mixed_dtypes = mixed_dtypes
         places = list(dict.fromkeys(self._places(arrays, moves)))  # two views of one are one, too
+        _check_device([device_in(place[2]) for place in places])
         codes = list(dict.fromkeys([place[2] for place in places]))
         self.groups: list[list[Place]] = []
         for code in codes:
@@ -99,7 +111,7 @@ class Merged:
         return places  # type: ignore[return-value]
 
     def _divide(self, places: list[Place]) -> None:
-        limit = BUCKET_BYTES // SIZE_OF_CODE[places[0][2]]
+        limit = BUCKET_BYTES // SIZE_OF_CODE[dtype_in(places[0][2])]
         room = 0
         for place in places:
             if not self.groups or place[1] > room or self.groups[-1][0][2] != place[2]:
@@ -114,7 +126,7 @@ class Merged:
         if len(self.groups) < 2:
             return
         spans = sorted(
-            (place[0], place[0] + place[1] * SIZE_OF_CODE[place[2]], number)
+            (place[0], place[0] + place[1] * SIZE_OF_CODE[dtype_in(place[2])], number)
             for number, group in enumerate(self.groups)
             for place in group
             if place[1] > 0
@@ -144,13 +156,23 @@ def _check_alike(places: Sequence[Place | None], slow: dict[int, Buffer]) -> Non
     """Raises ValueError where the arrays are not of one dtype."""
     names = dict.fromkeys(
         [
-            slow[index].dtype if place is None else NAME_OF_CODE[place[2]]
+            slow[index].dtype if place is None else NAME_OF_CODE[dtype_in(place[2])]
             for index, place in enumerate(places)
         ]
     )
     if len(names) > 1:
         raise InvalidArgumentError(
             f"the arrays of one call are of different dtypes ({', '.join(names)}); make one call "
+            "for each. Nothing was sent."
+        )
+
+
+def _check_device(devices: Sequence[int]) -> None:
+    """Raises ValueError where they are not one."""
+    names = dict.fromkeys(["cpu" if device < 0 else f"cuda:{device}" for device in devices])
+    if len(names) > 1:
+        raise InvalidArgumentError(
+            f"the arrays of one call are on different devices ({', '.join(names)}); make one call "
             "for each. Nothing was sent."
         )
 
@@ -204,10 +226,15 @@ def _exchange(codes: list[int], communicator: Any, timeout_ms: int) -> tuple[byt
     """Highest and lowest of all ranks' codes that are not 0."""
     count = len(codes)
     told = bytearray(codes + [255 - code if code else 0 for code in codes])
-    address = _native.address_of(told, True)
-    communicator.all_reduce(
-        address, address, 2 * count, CODE_OF_NAME["uint8"], int(ReduceOp.MAX), timeout_ms, None
+    place = (_native.address_of(told, True), 2 * count)
+    call = _native.Call(
+        _native.operation_codes["all_reduce"],
+        place,
+        place,
+        CODE_OF_NAME["uint8"],
+        int(ReduceOp.MAX),
     )
+    communicator.submit((call,), timeout_ms, None, of_library=True)
     return bytes(told[:count]), bytes(255 - code for code in told[count:])
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of PyTorch, NumPy and DLPack as what the core takes: address, count, number of the dtype.
+"""Arrays of PyTorch, NumPy and DLPack as what the core takes: address, count, dtype and device.
 
-Plain arrays (contiguous, on the CPU) are used where they lie. Others are copied to contiguous
+Plain arrays (contiguous, on the CPU or a CUDA device) are used where they lie. Others are copied to contiguous
 memory and, where they are written, copied back when the operation has ended.
 
 Operations that only move data take any dtype of a fixed size (``Buffer(x, ..., moves=True)``): what
@@ -17,10 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ciuic import _native
-from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, SIZE_OF_CODE
+from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, PER_DEVICE, SIZE_OF_CODE
 from ciuic.errors import InvalidArgumentError
 
-Place = tuple[int, int, int]  # address, count, number of the dtype
+_DLPACK_CUDA = 2
+_DLPACK_CPU = (1, 3)  # the latter pinned, for CUDA
+
+Place = tuple[int, int, int]  # address, count, number of dtype and device (ciuic.dtypes)
 
 _BYTE = CODE_OF_NAME["uint8"]
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # not NumPy's own
@@ -36,6 +39,10 @@ class ArrayKind(Protocol):
 
         None: the core has no such dtype, so that ``x`` can be moved and not reduced.
         """
+        ...
+
+    def device(self, x: Any) -> int:
+        """The number of the CUDA device that ``x`` is on; -1 on the CPU."""
         ...
 
     def count(self, x: Any) -> int: ...
@@ -122,10 +129,8 @@ class TorchArrays:
             )
         if x.layout is not self._torch.strided:
             raise _refuse(f"a tensor of layout {x.layout}", "give a dense one, x.to_dense()")
-        if x.device.type != "cpu":
-            raise _refuse(
-                f"a tensor on {x.device}", "no backend takes such tensors yet, give x.cpu()"
-            )
+        if x.device.type not in ("cpu", "cuda"):
+            raise _refuse(f"a tensor on {x.device}", "there are CPU and CUDA tensors, give x.cpu()")
         if x.is_quantized and (
             x.qscheme() is not self._torch.per_tensor_affine
             or x.dtype in (self._torch.quint4x2, self._torch.quint2x4)
@@ -139,6 +144,9 @@ class TorchArrays:
                 "give x.contiguous() and take the result from it",
             )
         return CODE_OF_DTYPE.get(x.dtype)
+
+    def device(self, x: Any) -> int:
+        return int(x.get_device()) if x.is_cuda else -1
 
     def count(self, x: Any) -> int:
         return int(x.numel())
@@ -204,6 +212,9 @@ class NumpyArrays:
                 )
         return code
 
+    def device(self, x: Any) -> int:
+        return -1
+
     def count(self, x: Any) -> int:
         return int(x.size)
 
@@ -263,6 +274,78 @@ class DlpackArrays(NumpyArrays):
         return self._code
 
 
+class CudaArrays:
+    """Arrays of other libraries on CUDA devices, by DLPack and the array API standard.
+
+    What was put into the device's legacy default stream before the call is done when they are read;
+    the library's own exchange (``__dlpack__``) sees to that.
+    """
+
+    name = "dlpack"
+
+    def __init__(self, x: Any, writes: bool) -> None:
+        """Looks at ``x`` alone: each array has a kind of its own."""
+        (
+            self._address,
+            self._shape,
+            self._strides,
+            self._itemsize,
+            self._code,
+            self._device,
+            self._writable,
+        ) = _native.cuda_view(x)
+
+    def check(self, x: Any, writes: bool) -> int | None:
+        if writes and not self._writable:
+            raise _refuse("a read-only array cannot be written", "give a copy")
+        if not self.is_contiguous(x):
+            raise _refuse(
+                f"an array ({type(x).__name__}) on a GPU that is not contiguous", "give a copy"
+            )
+        if self._itemsize == 0:
+            raise _refuse(
+                f"an array ({type(x).__name__}) whose elements are no whole bytes",
+                "give a view of its bytes",
+            )
+        return self._code
+
+    def device(self, x: Any) -> int:
+        return self._device if x is not None else -1
+
+    def count(self, x: Any) -> int:
+        count = 1
+        for length in self._shape:
+            count *= length
+        return count
+
+    def itemsize(self, x: Any) -> int:
+        return self._itemsize
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        return tuple(self._shape)
+
+    def is_contiguous(self, x: Any) -> bool:
+        expected = 1
+        for length, stride in zip(reversed(self._shape), reversed(self._strides), strict=True):
+            if length > 1 and stride != expected:
+                return False
+            expected *= length
+        return True
+
+    def address(self, x: Any, writes: bool) -> int:
+        address: int = _native.cuda_view(x)[0]
+        return address
+
+    def empty(self, x: Any, shape: Sequence[int]) -> Any:
+        return x.__array_namespace__().empty(tuple(shape), dtype=x.dtype, device=x.device)
+
+    def copy(self, target: Any, source: Any) -> None:
+        target[...] = source
+
+    def rows(self, x: Any) -> list[Any]:
+        return [x[i, ...] for i in range(self._shape[0])]
+
+
 class Buffer:
     """One array at rest: where its bytes are while an operation uses them.
 
@@ -270,11 +353,12 @@ class Buffer:
         array: What the caller gave, or the view of it that is worked on.
         kind: Whose array it is.
         code: Number of the dtype that the core sees.
+        device: Number of the CUDA device, or -1.
         unit: How many of the core's elements an element is: 1, or the bytes of one that is moved
             and that the core does not know. Counts and splits are given to the core times this.
     """
 
-    __slots__ = ("_contiguous", "array", "code", "kind", "unit", "writes")
+    __slots__ = ("_contiguous", "array", "code", "device", "kind", "unit", "writes")
 
     def __init__(self, x: Any, writes: bool, moves: bool = False) -> None:
         """``moves``: the operation only moves data, and so takes any dtype of a fixed size."""
@@ -286,6 +370,7 @@ class Buffer:
                 raise _not_reducible(self.array.dtype)
             code, self.unit = _BYTE, self.kind.itemsize(self.array)
         self.code = code
+        self.device = self.kind.device(self.array)
         self.writes = writes
         self._contiguous: Any = None
 
@@ -304,7 +389,7 @@ class Buffer:
         return self._contiguous is not None
 
     def place(self, reads: bool = True) -> Place:
-        """Address, count and dtype of contiguous memory, as the core is told them.
+        """Address, count, dtype and device of contiguous memory, as the core is told them.
 
         ``reads``: its values matter.
         """
@@ -315,7 +400,8 @@ class Buffer:
             if reads:
                 kind.copy(self._contiguous, array)
             array = self._contiguous
-        return kind.address(array, self.writes), self.count * self.unit, self.code
+        number = self.code + PER_DEVICE * (1 + self.device)
+        return kind.address(array, self.writes), self.count * self.unit, number
 
     def finish(self) -> None:
         """Copies the result back, where the operation wrote to a copy."""
@@ -399,14 +485,17 @@ def _array_and_kind(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
 
 
 def _dlpack_array(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
+    device_type = int(x.__dlpack_device__()[0])
+    if device_type == _DLPACK_CUDA:
+        return x, CudaArrays(x, writes)
+    if device_type not in _DLPACK_CPU:
+        raise _refuse(
+            f"an array ({type(x).__name__}) on a device of DLPack's type {device_type}",
+            "there are those of the CPU and of CUDA, copy it there",
+        )
     import numpy
 
-    view, code, on_cpu, writable = _native.dlpack_view(x)
-    if not on_cpu:
-        raise _refuse(
-            f"an array ({type(x).__name__}) that is not on the CPU",
-            "no backend takes such arrays yet",
-        )
+    view, code, writable = _native.dlpack_view(x)
     if view is None:
         raise _refuse(
             f"an array ({type(x).__name__}) whose elements are no whole bytes",
@@ -443,8 +532,12 @@ def _direct_torch(torch: Any) -> Callable[[Any], Place | None]:
 
     def place(x: Any) -> Place | None:
         code = code_of(x.dtype)
-        if code is None or not x.is_cpu or not x.is_contiguous() or x.is_neg():
+        if code is None or not x.is_contiguous() or x.is_neg():
             return None
+        if not x.is_cpu:
+            if not x.is_cuda:
+                return None
+            code += PER_DEVICE * (1 + x.get_device())
         increment_version((x,))  # so that autograd sees that the values changed
         return x.data_ptr(), x.numel(), code
 

@@ -78,10 +78,11 @@ class Collector:
         timeout_ms: int,
         keep: Any,
         wait_follows: bool = False,
+        of_library: bool = False,
     ) -> Any:
         collected = self.open.get(threading.get_ident())
-        if collected is None:
-            return self.communicator.submit(calls, timeout_ms, keep, wait_follows)
+        if collected is None or of_library:
+            return self.communicator.submit(calls, timeout_ms, keep, wait_follows, of_library)
         (call,) = calls
         return collected.add(call, timeout_ms, keep, keep is None or wait_follows)
 

@@ -14,13 +14,12 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ciuic import _native, rendezvous, tensors
+from ciuic import _native, devices, rendezvous, tensors
 from ciuic.dtypes import ReduceOp
-from ciuic.errors import CiuicError, ClosedError, InvalidArgumentError, UnavailableError
+from ciuic.errors import CiuicError, ClosedError, InvalidArgumentError
 from ciuic.operations import Operations
 
-_BACKENDS = ("auto", "native", "mpi")
-_LATER_BACKENDS = ("nccl",)
+_BACKENDS = ("auto", "native", "nccl", "mpi")
 
 _open_contexts: weakref.WeakSet[CiuicContext] = weakref.WeakSet()
 _numbers = {"next": 0}
@@ -37,8 +36,10 @@ class CiuicContext(Operations):
     Args:
         world_size: Number of ranks. ``None``: the launcher's, or torch.distributed's.
         rank: This process's, from 0. ``None``: likewise.
-        backend: ``"auto"`` takes what fits the machine, ``"native"`` is this library's own,
-            ``"mpi"`` an MPI library (docs/backends.md). ``"nccl"`` is not there yet.
+        backend: ``"native"`` is this library's own, ``"nccl"`` and ``"mpi"`` are those libraries.
+            ``"auto"`` takes what fits: nccl for CUDA tensors, where every rank has NCCL and a GPU
+            of its own; else native. All ranks take the same, and :meth:`describe` says why
+            (docs/backends.md). With CUDA, the GPU of the local rank becomes the current device.
         buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held.
             Beside it up to 16 small messages a peer, of 16 KiB at most, wait for their recv.
             ``None``: ``CIUIC_BUFFER_SIZE``, or 64 MiB (``1 << 26``).
@@ -112,6 +113,7 @@ class CiuicContext(Operations):
             timeout_ms,
             buffer_size,
             backend,
+            devices.make_current(),
             **of_mpi,
         )
         self._adopt()
@@ -237,12 +239,13 @@ class CiuicContext(Operations):
 
     @property
     def backend(self) -> str:
-        """What carries the operations out: ``"native"`` or ``"mpi"``."""
+        """What carries the operations out: ``"native"``, ``"nccl"`` or ``"mpi"``."""
         return str(self.describe()["backend"])
 
     def describe(self) -> dict[str, Any]:
         """What is in force: backend, ranks, hosts, layout, transports, interface, store, settings.
 
+        ``backend_why`` says why it is that backend.
         ``store_is_private`` tells whether the job's secret came from a place that others cannot
         read; ``tls`` whether every TCP connection of the group goes by TLS (``CIUIC_TLS=1``): the
         join, what ranks tell each other of errors, and the data between hosts; ``not_shm`` why
@@ -355,14 +358,9 @@ def milliseconds(timeout_s: float | None) -> int:
 
 
 def _check_backend(backend: str) -> None:
-    if backend in _LATER_BACKENDS:
-        raise UnavailableError(
-            f"backend={backend!r} is not there yet; "
-            "backend='auto', 'native' or 'mpi' works, with CPU tensors"
-        )
     if backend not in _BACKENDS:
         raise InvalidArgumentError(
-            f"backend={backend!r} is unknown; there are 'auto', 'native' and 'mpi'"
+            f"backend={backend!r} is unknown; there are 'auto', 'native', 'nccl' and 'mpi'"
         )
 
 

@@ -37,6 +37,10 @@ CODE_OF_NAME: dict[str, int] = dict(_native.dtype_codes)
 NAME_OF_CODE: dict[int, str] = {code: name for name, code in CODE_OF_NAME.items()}
 SIZE_OF_CODE: dict[int, int] = dict(_native.dtype_sizes)
 
+# The core is told an array's dtype and device as one number: that of the dtype, plus this much times
+# one more than the number of the GPU. On the CPU it is that of the dtype alone.
+PER_DEVICE = 256
+
 # dtype objects of NumPy and PyTorch, native byte order only.
 CODE_OF_DTYPE: dict[Any, int] = {}
 
@@ -44,6 +48,16 @@ CODE_OF_DTYPE: dict[Any, int] = {}
 def names() -> list[str]:
     """Names of the element types that can be reduced. Those that are only moved may be others."""
     return list(CODE_OF_NAME)
+
+
+def dtype_in(number: int) -> int:
+    """The number of the dtype alone."""
+    return number % PER_DEVICE
+
+
+def device_in(number: int) -> int:
+    """The number of the GPU; -1 on the CPU."""
+    return number // PER_DEVICE - 1
 
 
 def op_code(op: ReduceOp | int) -> int:
@@ -63,5 +77,6 @@ def op_code(op: ReduceOp | int) -> int:
 
 def check_reducible(code: int, op: int) -> None:
     """Raises ValueError where ``op`` is not defined for the dtype, and says which are."""
+    code = dtype_in(code)
     if not _native.is_reducible(code, op):
         raise UnsupportedError(f"{_native.undefined_pair(code, op)}. Nothing was sent.")

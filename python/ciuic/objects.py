@@ -258,7 +258,7 @@ def recv_object(
     number = -1 if tag is None else check_tag(tag)
     size = array.array("q", (0,))
     call = Call(_CODES["recv"], NOWHERE, size.buffer_info(), _INT64, peer=peer, tag=number)
-    work = context._native.submit((call,), budget.whole_ms, (), True)
+    work = context._native.submit((call,), budget.whole_ms, (), True, of_library=True)
     work.wait()
     pickled = bytearray(size[0])
     call = Call(_CODES["recv"], NOWHERE, _place(pickled), _BYTE, peer=work.source, tag=work.tag)
@@ -280,7 +280,7 @@ def _begin(context: CiuicContext | None, timeout_s: float | None) -> tuple[Ciuic
 
 
 def _run(context: CiuicContext, calls: list[_native.Call], budget: Budget) -> None:
-    context._native.submit(calls, budget.left_ms(), None)
+    context._native.submit(calls, budget.left_ms(), None, of_library=True)
 
 
 def _place(data: bytes | bytearray) -> tuple[int, int]:

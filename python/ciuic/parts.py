@@ -139,6 +139,11 @@ def _of_list(name: str, x: Any, context: CiuicContext, moves: bool) -> Parts:
                 f"{name}: the array for rank {rank} is {buffer.dtype}, that for rank 0 "
                 f"{given[0].dtype}; give all the same dtype"
             )
+        if buffer.device != given[0].device:
+            raise refuse(
+                f"{name}: the arrays for rank 0 and rank {rank} are on different devices; give "
+                "all on one"
+            )
     bucket = buckets.Bucket([buffer.place() for buffer in given])
     shapes = [buffer.kind.shape(buffer.array) for buffer in given]
     return Parts(given[0], bucket.place, shapes, True, (arrays, *given, bucket))

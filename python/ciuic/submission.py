@@ -152,7 +152,7 @@ def _run(context: CiuicContext, call: _native.Call, budget: Budget) -> None:
             "which blocks, and calls inside coalesce() or persistent() are only collected; give "
             "them"
         )
-    context._native.submit((call,), budget.whole_ms, None)
+    context._native.submit((call,), budget.whole_ms, None, of_library=True)
 
 
 def all_gather_count(context: CiuicContext, count: int, budget: Budget) -> list[int]:

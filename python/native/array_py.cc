@@ -92,25 +92,27 @@ bool is_of_numpy(nb::dlpack::dtype dtype) {
   return code == Code::Int || code == Code::UInt || code == Code::Float || code == Code::Bool;
 }
 
-// (the same memory as a NumPy array, which holds unsigned integers of that width where NumPy does
-// not know the dtype, and is None where there are none; number of the dtype or None; whether it is
-// on the CPU; whether it may be written). Needs NumPy where it is on the CPU.
-nb::tuple dlpack_view(nb::handle object) {
+std::pair<nb::ndarray<>, bool> dlpack_array(nb::handle object) {
   nb::ndarray<> array;
-  bool writable = nb::try_cast(object, array);
-  if (!writable) {
-    nb::ndarray<nb::ro> read_only;
-    if (!nb::try_cast(object, read_only)) {
-      throw nb::type_error("no array: neither the buffer protocol nor DLPack gives its memory");
-    }
-    array = nb::ndarray<>(read_only.handle());
+  if (nb::try_cast(object, array)) return {std::move(array), true};
+  nb::ndarray<nb::ro> read_only;
+  if (!nb::try_cast(object, read_only)) {
+    throw nb::type_error("no array: neither the buffer protocol nor DLPack gives its memory");
   }
-  const std::optional<DataType> dtype = dtype_of(array.dtype());
-  nb::object code = nb::none();
-  if (dtype) code = nb::int_(static_cast<int>(*dtype));
-  if (array.device_type() != nb::device::cpu::value) {
-    return nb::make_tuple(nb::none(), code, false, writable);
-  }
+  return {nb::ndarray<>(read_only.handle()), false};
+}
+
+nb::object code_of(nb::dlpack::dtype of_dlpack) {
+  const std::optional<DataType> dtype = dtype_of(of_dlpack);
+  return dtype ? nb::object(nb::int_(static_cast<int>(*dtype))) : nb::none();
+}
+
+// (the same memory as a NumPy array, which holds unsigned integers of that width where NumPy does
+// not know the dtype, and is None where there are none; number of the dtype or None; whether it may
+// be written). Of the CPU's memory; needs NumPy.
+nb::tuple dlpack_view(nb::handle object) {
+  const auto [array, writable] = dlpack_array(object);
+  const nb::object code = code_of(array.dtype());
   std::vector<size_t> shape(array.ndim());
   std::vector<int64_t> strides(array.ndim());
   for (size_t i = 0; i < array.ndim(); ++i) {
@@ -120,10 +122,26 @@ nb::tuple dlpack_view(nb::handle object) {
   nb::dlpack::dtype shown = array.dtype();
   if (!is_of_numpy(shown)) shown.code = static_cast<uint8_t>(nb::dlpack::dtype_code::UInt);
   const bool has_whole_bytes = shown.bits % 8 == 0 && shown.bits <= 128 && shown.lanes == 1;
-  if (!has_whole_bytes) return nb::make_tuple(nb::none(), code, true, writable);
+  if (!has_whole_bytes) return nb::make_tuple(nb::none(), code, writable);
   const nb::ndarray<nb::numpy> view(array.data(), array.ndim(), shape.data(), nb::borrow(object),
                                     strides.data(), shown);
-  return nb::make_tuple(view, code, true, writable);
+  return nb::make_tuple(view, code, writable);
+}
+
+// (address; shape; strides in elements; bytes of an element, 0 where they are not whole; number of
+// the dtype or None; number of the device; whether it may be written) of an array on a GPU.
+nb::tuple cuda_view(nb::handle object) {
+  const auto [array, writable] = dlpack_array(object);
+  std::vector<int64_t> shape(array.ndim());
+  std::vector<int64_t> strides(array.ndim());
+  for (size_t i = 0; i < array.ndim(); ++i) {
+    shape[i] = static_cast<int64_t>(array.shape(i));
+    strides[i] = array.stride(i);
+  }
+  const nb::dlpack::dtype dtype = array.dtype();
+  const int bits = dtype.bits * dtype.lanes;
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), shape, strides,
+                        bits % 8 == 0 ? bits / 8 : 0, code_of(dtype), array.device_id(), writable);
 }
 
 // Memory that several arrays are packed into, to travel as one.
@@ -168,6 +186,7 @@ class Scratch {
 void bind_array(nb::module_& module) {
   module.def("address_of", &address_of, nb::arg("array"), nb::arg("writable"));
   module.def("dlpack_view", &dlpack_view, nb::arg("array"));
+  module.def("cuda_view", &cuda_view, nb::arg("array"));
 
   nb::class_<Scratch>(module, "Scratch", "Memory that several arrays travel in as one.")
       .def(nb::init<size_t>(), nb::arg("bytes"))

@@ -18,17 +18,18 @@ namespace {
 void make_call(Call* place, int operation, std::pair<uintptr_t, int64_t> input,
                std::pair<uintptr_t, int64_t> output, int dtype, int op, int root, int peer, int tag,
                bool uneven, std::vector<int64_t> input_counts, std::vector<int64_t> output_counts) {
-  const auto type = static_cast<DataType>(dtype);
-  new (place) Call{.operation = static_cast<Operation>(operation),
-                   .input = {reinterpret_cast<const void*>(input.first), input.second, type, {}},
-                   .output = {reinterpret_cast<void*>(output.first), output.second, type, {}},
-                   .op = static_cast<ReduceOp>(op),
-                   .root = root,
-                   .peer = peer,
-                   .tag = tag,
-                   .uneven = uneven,
-                   .input_counts = std::move(input_counts),
-                   .output_counts = std::move(output_counts)};
+  const auto [type, device] = placed(dtype);
+  new (place)
+      Call{.operation = static_cast<Operation>(operation),
+           .input = {reinterpret_cast<const void*>(input.first), input.second, type, device},
+           .output = {reinterpret_cast<void*>(output.first), output.second, type, device},
+           .op = static_cast<ReduceOp>(op),
+           .root = root,
+           .peer = peer,
+           .tag = tag,
+           .uneven = uneven,
+           .input_counts = std::move(input_counts),
+           .output_counts = std::move(output_counts)};
 }
 
 }  // namespace

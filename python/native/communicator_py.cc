@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// communicator_py.cc: Communicator. An array comes as address, count and number of its dtype: two
-// integers cost less than a DLPack capsule, and ciuic/buffers.py has looked at the array already.
+// communicator_py.cc: Communicator. An array comes as address, count and the number of its dtype
+// and device (module.h): integers cost less than a DLPack capsule, and ciuic/buffers.py has looked
+// at the array already.
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -32,11 +33,13 @@ constexpr std::chrono::milliseconds kSignalCheck{50};
 constexpr int64_t kGraceMs = 3'000;
 
 ConstBuffer input_at(uintptr_t address, int64_t count, int dtype) {
-  return {reinterpret_cast<const void*>(address), count, static_cast<DataType>(dtype), {}};
+  const Placed place = placed(dtype);
+  return {reinterpret_cast<const void*>(address), count, place.dtype, place.device};
 }
 
 MutableBuffer output_at(uintptr_t address, int64_t count, int dtype) {
-  return {reinterpret_cast<void*>(address), count, static_cast<DataType>(dtype), {}};
+  const Placed place = placed(dtype);
+  return {reinterpret_cast<void*>(address), count, place.dtype, place.device};
 }
 
 // What follows from a communicator's backend.
@@ -62,17 +65,35 @@ class PyCommunicator {
   const std::shared_ptr<Communicator>& shared() const { return communicator_; }
   Manners manners() const { return manners_; }
 
-  // Calls one operation and waits for its end.
+  // With `keep` None an operation blocks and gives None, else it gives its Work, and `keep` lives
+  // until it has ended. `device`: of its arrays. `wait_follows`: the caller waits for it at once.
   template <typename Call>
-  void run(Call call) {
+  nb::object run_or_start(nb::object keep, const Device& device, OperationOptions options,
+                          Call call) {
+    options.wait_follows |= keep.is_none();
+    const bool is_on_gpu = device.kind == DeviceKind::kCuda;
+    if (is_on_gpu) [[unlikely]]
+      options.stream = current_stream(device.index);
+    const auto with_options = [&](Communicator& communicator) {
+      return call(communicator, options);
+    };
+    if (!keep.is_none()) return start(std::move(keep), device, with_options);
+    run(is_on_gpu ? &options.stream : nullptr, with_options);
+    return nb::none();
+  }
+
+ private:
+  // Calls one operation and waits for its end, or has the stream wait.
+  template <typename Call>
+  void run(const Stream* stream, Call call) {
     bool was_interrupted = false;
     bool was_sent = false;
     Status status;
     {
       const nb::gil_scoped_release no_gil;
       Result<Work> work = call(*communicator_);
-      status =
-          work.ok() ? wait_interruptibly(*work, communicator_, &was_interrupted) : work.status();
+      status = work.ok() ? wait_interruptibly(*work, stream, communicator_, &was_interrupted)
+                         : work.status();
       was_sent = work.ok();
     }
     if (was_sent && !status.ok() && manners_.keeps_memory) keep_callers_memory();
@@ -80,33 +101,17 @@ class PyCommunicator {
     raise_unless_ok(status);
   }
 
-  // Calls one operation and returns; `keep` lives until it has ended.
   template <typename Call>
-  nb::object start(nb::object keep, Call call) {
+  nb::object start(nb::object keep, const Device& device, Call call) {
     Result<Work> work = [&] {
       const nb::gil_scoped_release no_gil;
       return call(*communicator_);
     }();
     raise_unless_ok(work.status());
-    return make_work(std::move(*work), communicator_, std::move(keep), manners_.keeps_memory);
+    return make_work(std::move(*work), device, communicator_, std::move(keep),
+                     manners_.keeps_memory);
   }
 
-  // With `keep` None an operation blocks and gives None, else it gives its Work. `wait_follows`:
-  // the caller waits for it at once.
-  template <typename Call>
-  nb::object run_or_start(nb::object keep, int64_t timeout_ms, bool wait_follows, Call call) {
-    OperationOptions options;
-    options.timeout_ms = timeout_ms;
-    options.wait_follows = keep.is_none() || wait_follows;
-    const auto with_options = [&](Communicator& communicator) {
-      return call(communicator, options);
-    };
-    if (!keep.is_none()) return start(std::move(keep), with_options);
-    run(with_options);
-    return nb::none();
-  }
-
- private:
   std::shared_ptr<Communicator> communicator_;
   Manners manners_;
 };
@@ -179,7 +184,7 @@ PyCommunicator* finish_join(const std::shared_ptr<Join>& join, Manners manners) 
 
 PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
                        int64_t timeout_ms, size_t buffer_size, const std::string& backend,
-                       const std::vector<std::string>& mpi_libraries,
+                       int device, const std::vector<std::string>& mpi_libraries,
                        const std::map<std::string, int64_t>& mpi_constants,
                        uintptr_t mpi_communicator, bool on_this_thread) {
   const auto join = std::make_shared<Join>();
@@ -191,6 +196,7 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
   options.timeout_ms = timeout_ms;
   options.buffer_size = buffer_size;
   options.backend = backend;
+  options.device = device;
   options.mpi = {mpi_libraries, mpi_constants, mpi_communicator};
   if (timeout_ms >= 0) join->deadline = deadline_after(now_ns(), timeout_ms + kGraceMs);
   join->make = [options = std::move(options)] { return Communicator::create(options); };
@@ -224,7 +230,8 @@ void check(PyCommunicator& self) {
 
 nb::object all_reduce(PyCommunicator& self, uintptr_t input, uintptr_t output, int64_t count,
                       int dtype, int op, int64_t timeout_ms, nb::object keep, bool wait_follows) {
-  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
+  return self.run_or_start(std::move(keep), placed(dtype).device,
+                           {.timeout_ms = timeout_ms, .wait_follows = wait_follows},
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.all_reduce(input_at(input, count, dtype),
                                                             output_at(output, count, dtype),
@@ -238,26 +245,40 @@ nb::object all_reduce_by(PyCommunicator& self, const std::string& algorithm, uin
   Call call = Call::all_reduce(input_at(input, count, dtype), output_at(output, count, dtype),
                                static_cast<ReduceOp>(op));
   call.algorithm = algorithm;
-  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
+  return self.run_or_start(std::move(keep), placed(dtype).device,
+                           {.timeout_ms = timeout_ms, .wait_follows = wait_follows},
                            [&](Communicator& communicator, const OperationOptions& options) {
                              return communicator.submit(call, options);
                            });
 }
 
+// That of the first array; the core looks whether all are on one.
+Device device_of(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    for (const Device& device : {call.input.device, call.output.device}) {
+      if (device.kind == DeviceKind::kCuda) return device;
+    }
+  }
+  return {};
+}
+
 // Several calls as one, which blocks where `keep` is None.
 nb::object submit(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
-                  nb::object keep, bool wait_follows) {
-  return self.run_or_start(std::move(keep), timeout_ms, wait_follows,
-                           [&](Communicator& communicator, const OperationOptions& options) {
-                             return communicator.submit(calls, options);
-                           });
+                  nb::object keep, bool wait_follows, bool of_library) {
+  return self.run_or_start(
+      std::move(keep), device_of(calls),
+      {.timeout_ms = timeout_ms, .wait_follows = wait_follows, .of_library = of_library},
+      [&](Communicator& communicator, const OperationOptions& options) {
+        return communicator.submit(calls, options);
+      });
 }
 
 class PyPersistent {
  public:
-  PyPersistent(PersistentOperation operation, std::shared_ptr<Communicator> communicator,
-               nb::object keep, bool keeps_memory)
-      : communicator_(std::move(communicator)),
+  PyPersistent(PersistentOperation operation, const Device& device,
+               std::shared_ptr<Communicator> communicator, nb::object keep, bool keeps_memory)
+      : device_(device),
+        communicator_(std::move(communicator)),
         operation_(std::move(operation)),
         keep_(std::move(keep)),
         keeps_memory_(keeps_memory) {}
@@ -268,10 +289,11 @@ class PyPersistent {
       return operation_.start();
     }();
     raise_unless_ok(work.status());
-    return make_work(std::move(*work), communicator_, keep_, keeps_memory_);
+    return make_work(std::move(*work), device_, communicator_, keep_, keeps_memory_);
   }
 
  private:
+  Device device_;
   std::shared_ptr<Communicator> communicator_;  // outlives the operation
   PersistentOperation operation_;
   nb::object keep_;
@@ -280,10 +302,12 @@ class PyPersistent {
 
 PyPersistent* persistent(PyCommunicator& self, const std::vector<Call>& calls, int64_t timeout_ms,
                          bool wait_follows, nb::object keep) {
-  Result<PersistentOperation> made = self.get().persistent(
-      calls, {.timeout_ms = timeout_ms, .stream = {}, .wait_follows = wait_follows});
+  const Device device = device_of(calls);
+  OperationOptions options{.timeout_ms = timeout_ms, .wait_follows = wait_follows};
+  if (device.kind == DeviceKind::kCuda) options.stream = current_stream(device.index);
+  Result<PersistentOperation> made = self.get().persistent(calls, options);
   raise_unless_ok(made.status());
-  return new PyPersistent(std::move(*made), self.shared(), std::move(keep),
+  return new PyPersistent(std::move(*made), device, self.shared(), std::move(keep),
                           self.manners().keeps_memory);
 }
 
@@ -368,7 +392,7 @@ void bind_communicator(nb::module_& module) {
            nb::arg("output"), nb::arg("count"), nb::arg("dtype"), nb::arg("op"),
            nb::arg("timeout_ms"), nb::arg("keep").none(), nb::arg("wait_follows") = false)
       .def("submit", &submit, nb::arg("calls"), nb::arg("timeout_ms"), nb::arg("keep").none(),
-           nb::arg("wait_follows") = false)
+           nb::arg("wait_follows") = false, nb::arg("of_library") = false)
       .def("persistent", &persistent, nb::arg("calls"), nb::arg("timeout_ms"),
            nb::arg("wait_follows"), nb::arg("keep"), nb::rv_policy::take_ownership)
       .def("add_plan", &add_plan, nb::arg("file"))
@@ -390,12 +414,13 @@ void bind_communicator(nb::module_& module) {
   nb::class_<PyPersistent>(module, "Persistent", "Calls that are started again and again.")
       .def("start", &PyPersistent::start, "Gives the Work of one more start.");
 
-  module.def(
-      "create_communicator", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store").none(),
-      nb::arg("group_name"), nb::arg("timeout_ms"), nb::arg("buffer_size"),
-      nb::arg("backend") = "auto", nb::arg("mpi_libraries") = std::vector<std::string>(),
-      nb::arg("mpi_constants") = std::map<std::string, int64_t>(), nb::arg("mpi_communicator") = 0,
-      nb::arg("on_this_thread") = false, nb::rv_policy::take_ownership);
+  module.def("create_communicator", &create, nb::arg("rank"), nb::arg("size"),
+             nb::arg("store").none(), nb::arg("group_name"), nb::arg("timeout_ms"),
+             nb::arg("buffer_size"), nb::arg("backend") = "auto", nb::arg("device") = -1,
+             nb::arg("mpi_libraries") = std::vector<std::string>(),
+             nb::arg("mpi_constants") = std::map<std::string, int64_t>(),
+             nb::arg("mpi_communicator") = 0, nb::arg("on_this_thread") = false,
+             nb::rv_policy::take_ownership);
 
   module.def("leave_mpi", &leave_mpi, "At exit: finalises MPI, or ends a job that failed in it.");
 }

@@ -22,6 +22,7 @@ NB_MODULE(_native, module) {
   bind_work(module);
   bind_call(module);
   bind_communicator(module);
+  bind_cuda(module);
   bind_plan(module);
   bind_info(module);
   bind_launch(module);

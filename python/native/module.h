@@ -23,6 +23,7 @@ void bind_array(nb::module_& module);
 void bind_bench(nb::module_& module);
 void bind_call(nb::module_& module);
 void bind_communicator(nb::module_& module);
+void bind_cuda(nb::module_& module);
 void bind_errors(nb::module_& module);
 void bind_info(nb::module_& module);
 void bind_launch(nb::module_& module);
@@ -42,14 +43,27 @@ inline void raise_unless_ok(const Status& status) {
 // (KeyboardInterrupt) is set in this thread. Takes the GIL itself.
 bool interrupted();
 
-// Waits for the operation to end, without the GIL. Where a signal handler raises, ends the group on
-// every rank, waits for the end that this brings, and sets `was_interrupted`.
-Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& communicator,
-                          bool* was_interrupted);
+// An array's third number, beside address and count: its dtype, plus 256 for device cuda:0, 512 for
+// cuda:1 and so on.
+struct Placed {
+  DataType dtype = DataType::kUInt8;
+  Device device;
+};
+Placed placed(int number);
+
+// The stream that the caller works in, on a GPU. Needs the GIL.
+Stream current_stream(int device);
+
+// Waits for the operation to end, without the GIL; or has `stream` wait for it, where there is one.
+// Where a signal handler raises, ends the group on every rank, waits for the end that this brings,
+// and sets `was_interrupted`.
+Status wait_interruptibly(Work& work, const Stream* stream,
+                          const std::shared_ptr<Communicator>& communicator, bool* was_interrupted);
 
 // Wraps an operation for Python. It holds `keep` (arrays, contexts) until the operation has ended,
 // also where the handle is dropped before that.
-nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep,
+nb::object make_work(Work work, const Device& device,
+                     const std::shared_ptr<Communicator>& communicator, nb::object keep,
                      bool keeps_memory = false);
 
 // Keeps all that the calling Python functions hold for as long as the process lives: their arrays

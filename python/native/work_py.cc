@@ -24,8 +24,10 @@ void drop(PyObject* object) {
 // The operation, and what must outlive it.
 class PyWork {
  public:
-  PyWork(Work work, std::weak_ptr<Communicator> communicator, nb::object keep, bool keeps_memory)
+  PyWork(Work work, const Device& device, std::weak_ptr<Communicator> communicator, nb::object keep,
+         bool keeps_memory)
       : work_(std::move(work)),
+        device_(device),
         communicator_(std::move(communicator)),
         keep_(std::move(keep)),
         keeps_memory_(keeps_memory) {}
@@ -33,27 +35,24 @@ class PyWork {
   PyWork(const PyWork&) = delete;
   PyWork& operator=(const PyWork&) = delete;
 
-  ~PyWork() {
-    if (!keep_.is_valid()) return;
-    if (work_.done()) {
-      let_go(work_.status());
-      return;
-    }
-    PyObject* keep = keep_.release().ptr();
-    const nb::gil_scoped_release no_gil;  // the callback may run at once, on another thread
-    work_.on_done([keep, keeps_memory = keeps_memory_](const Status& status) {
-      if (status.ok() || !keeps_memory) drop(keep);
-    });
-  }
+  ~PyWork() { let_go_when_done(); }
 
   void wait() {
     bool was_interrupted = false;
     Status status;
+    const bool is_on_gpu = device_.kind == DeviceKind::kCuda;
+    const Stream stream = is_on_gpu ? current_stream(device_.index) : Stream();
     {
       const nb::gil_scoped_release no_gil;
-      status = wait_interruptibly(work_, communicator_.lock(), &was_interrupted);
+      status = wait_interruptibly(work_, is_on_gpu ? &stream : nullptr, communicator_.lock(),
+                                  &was_interrupted);
     }
-    let_go(status);
+    if (is_on_gpu && status.ok()) {
+      has_ordered_ = true;
+      let_go_when_done();  // the stream waits, not the caller
+    } else {
+      let_go(status);
+    }
     if (was_interrupted) throw nb::python_error();
     raise_unless_ok(status);
   }
@@ -64,7 +63,9 @@ class PyWork {
     return work_.done();
   }
 
+  // On a GPU also once a stream waits for it: wait() would return at once.
   bool done() {
+    if (has_ordered_) return true;
     const nb::gil_scoped_release no_gil;
     return work_.done();
   }
@@ -80,18 +81,32 @@ class PyWork {
     keep_ = nb::object();
   }
 
+  void let_go_when_done() {
+    if (!keep_.is_valid()) return;
+    if (work_.done()) return let_go(work_.status());
+    PyObject* keep = keep_.release().ptr();
+    const nb::gil_scoped_release no_gil;  // the callback may run at once, on another thread
+    work_.on_done([keep, keeps_memory = keeps_memory_](const Status& status) {
+      if (status.ok() || !keeps_memory) drop(keep);
+    });
+  }
+
   Work work_;
+  Device device_;
   std::weak_ptr<Communicator> communicator_;
   nb::object keep_;
   bool keeps_memory_;
+  bool has_ordered_ = false;
 };
 
 }  // namespace
 
-Status wait_interruptibly(Work& work, const std::shared_ptr<Communicator>& communicator,
+Status wait_interruptibly(Work& work, const Stream* stream,
+                          const std::shared_ptr<Communicator>& communicator,
                           bool* was_interrupted) {
   for (;;) {
-    Status status = work.wait_for(kSignalCheckMs);
+    Status status =
+        stream != nullptr ? work.wait_on(*stream, kSignalCheckMs) : work.wait_for(kSignalCheckMs);
     // kTimeout is the operation's end, or only that of this look at it.
     if (status.code() != StatusCode::kTimeout) return status;
     if (work.done()) return work.status();
@@ -106,9 +121,10 @@ void keep_callers_memory() {
   Py_XINCREF(reinterpret_cast<PyObject*>(PyEval_GetFrame()));  // and with it those that called it
 }
 
-nb::object make_work(Work work, const std::shared_ptr<Communicator>& communicator, nb::object keep,
+nb::object make_work(Work work, const Device& device,
+                     const std::shared_ptr<Communicator>& communicator, nb::object keep,
                      bool keeps_memory) {
-  return nb::cast(new PyWork(std::move(work), communicator, std::move(keep), keeps_memory),
+  return nb::cast(new PyWork(std::move(work), device, communicator, std::move(keep), keeps_memory),
                   nb::rv_policy::take_ownership);
 }
 

@@ -14,6 +14,12 @@
 
 namespace ciuic {
 
+Result<std::shared_ptr<backend::NcclProcess>> nccl_process(const Config& config) {
+  std::vector<std::string> paths;
+  if (!config.nccl_library.empty()) paths.push_back(config.nccl_library);
+  return backend::NcclProcess::of(config.cuda_library, paths);
+}
+
 bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
                                  int* device) {
   bootstrap::GpuFacts facts;
@@ -30,7 +36,8 @@ bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Confi
   }
   const cuda::Functions& call = (*cuda)->functions;
   char bus_id[32] = {};
-  int code = call.get_device(device);
+  *device = options.device;
+  int code = *device >= 0 ? cuda::kSuccess : call.get_device(device);
   if (code == cuda::kSuccess) code = call.device_get_pci_bus_id(bus_id, sizeof bus_id, *device);
   if (code != cuda::kSuccess) {
     facts.why_not = cuda::error_of(call, "cudaGetDevice", code).message();
@@ -38,13 +45,11 @@ bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Confi
     return facts;
   }
   facts.bus_id = bus_id;
-  std::vector<std::string> paths;
-  if (!config.nccl_library.empty()) paths.push_back(config.nccl_library);
-  Result<const nccl::Library*> nccl = nccl::open_nccl(paths);
-  if (!nccl.ok()) {
-    facts.why_not = nccl.status().message();
+  auto process = nccl_process(config);
+  if (!process.ok()) {
+    facts.why_not = process.status().message();
   } else {
-    facts.nccl_version = (*nccl)->version;
+    facts.nccl_version = (*process)->nccl().version;
   }
   return facts;
 }

@@ -2,9 +2,11 @@
 // choose_backend.h: which backend a group gets, decided alike on all ranks from their cards.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
+#include "backend/nccl/nccl_process.h"
 #include "base/config.h"
 #include "bootstrap/card.h"
 #include "ciuic/options.h"
@@ -18,9 +20,12 @@ struct ChosenBackend {
   bool takes_cpu = true;  // tensors of the CPU, too: "nccl" that was asked for does not
 };
 
-// What this rank can say of its GPU, which is the current one of this thread. "auto" looks only
-// where the program has loaded CUDA already, since to start it takes a second; "nccl" loads it.
-// `device`: its number, -1 without one.
+// The process's CUDA and NCCL, by the paths of the settings.
+Result<std::shared_ptr<backend::NcclProcess>> nccl_process(const Config& config);
+
+// What this rank can say of its GPU: the options', or the current one of this thread. "auto" looks
+// only where the program has loaded CUDA already, since to start it takes a second; "nccl" loads
+// it. `device`: its number, -1 without one.
 bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
                                  int* device);
 

@@ -400,6 +400,8 @@ Result<Joined> join(const CommunicatorOptions& options, const Config& config,
     joined.links.resize(1);
     Card alone;
     alone.rank = 0;
+    alone.pid = host.pid;
+    alone.host_name = host.name;
     alone.gpu = gpu;
     Result<ChosenBackend> backend = choose_backend(options.backend, {&alone, 1});
     if (!backend.ok()) return backend.status();

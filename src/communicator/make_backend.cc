@@ -10,6 +10,7 @@
 
 #include "backend/mpi/mpi_backend.h"
 #include "backend/native/native_backend.h"
+#include "backend/nccl/nccl_backend.h"
 #include "backend/staged/staged_backend.h"
 #include "communicator/process_recorder.h"
 
@@ -93,6 +94,25 @@ static Result<std::unique_ptr<backend::MpiBackend>> make_mpi(
       .buffer_size = parts.options.buffer_size});
 }
 
+// NCCL, likewise.
+static Result<std::unique_ptr<backend::NcclBackend>> make_nccl(
+    const BackendParts& parts, const Joined& joined, std::unique_ptr<backend::NativeBackend> native,
+    control::ControlGroup* control) {
+  auto process = nccl_process(parts.config);
+  if (!process.ok()) return process.status();
+  return std::make_unique<backend::NcclBackend>(backend::NcclBackendOptions{
+      .process = std::move(*process),
+      .native = std::move(native),
+      .chooser = collective::Chooser(joined.layout, joined.rank, joined.table),
+      .on_cause = reporting_to(control),
+      .host_name = parts.host.name,
+      .host_id = parts.host.machine_id,
+      .check = parts.config.check && joined.layout.size() > 1,
+      .cpu_goes_native = joined.backend.takes_cpu,
+      .timeout_ms = parts.options.timeout_ms,
+      .device = parts.device});
+}
+
 static void describe(const char* name, const std::string& json, Communicator::State* state) {
   state->description.insert(state->description.size() - 1,
                             std::string(",\"") + name + "\":" + json);
@@ -103,6 +123,13 @@ Status make_backend(const BackendParts& parts, Joined joined, Communicator::Stat
   engine::GroupHooks hooks = hooks_of(joined, control);
   const bool crowded = hooks.local_ranks > hooks.local_cores;
   std::unique_ptr<backend::NativeBackend> native = make_native(parts, std::move(hooks), &joined);
+  if (joined.backend.name == "nccl") {
+    auto made = make_nccl(parts, joined, std::move(native), control);
+    if (!made.ok()) return made.status();
+    state->nccl = made->get();
+    state->backend = std::move(*made);
+    return {};
+  }
   std::unique_ptr<backend::HostBackend> host;
   if (joined.backend.name == "mpi") {
     auto made = make_mpi(parts, joined, crowded, std::move(native), control);

@@ -17,6 +17,7 @@ namespace ciuic {
 
 namespace backend {
 class MpiBackend;
+class NcclBackend;
 }
 
 struct Communicator::State {
@@ -24,7 +25,8 @@ struct Communicator::State {
   int size = 1;
   std::unique_ptr<control::ControlGroup> control;  // null for one rank
   std::unique_ptr<backend::Backend> backend;
-  backend::MpiBackend* mpi = nullptr;               // within it, where it is that
+  backend::NcclBackend* nccl = nullptr;             // within it, where it is that
+  backend::MpiBackend* mpi = nullptr;               // likewise
   std::shared_ptr<memory::SharedPool> shared_pool;  // the process's; used until close()
   CommunicatorOptions options;              // with nothing left to default but rank, size and store
   std::unique_ptr<OldGroup> group_at_join;  // for shrink(); null for one rank

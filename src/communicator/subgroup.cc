@@ -182,7 +182,7 @@ Result<std::unique_ptr<Communicator>> Communicator::split(int color, int key, in
   Result<Work> work =
       all_gather({own, 2, DataType::kInt32, {}},
                  {all.data(), static_cast<int64_t>(all.size()), DataType::kInt32, {}},
-                 {.timeout_ms = timeout_ms, .wait_follows = true});
+                 {.timeout_ms = timeout_ms, .wait_follows = true, .of_library = true});
   if (!work.ok()) return work.status();
   CIUIC_RETURN_IF_ERROR(work->wait());
   if (color == kNoColor) return std::unique_ptr<Communicator>();

@@ -103,9 +103,14 @@ Status Work::status() const {
   return state_ != nullptr && state_->done() ? state_->status() : Status();
 }
 
-int Work::source() const { return state_ != nullptr && state_->done() ? state_->source() : -1; }
+static bool has_arrived(const engine::WorkState* work) {
+  if (work == nullptr) return false;
+  return work->done() || (work->order() != nullptr && work->order()->has_arrived());
+}
 
-int Work::tag() const { return state_ != nullptr && state_->done() ? state_->tag() : -1; }
+int Work::source() const { return has_arrived(state_) ? state_->source() : -1; }
+
+int Work::tag() const { return has_arrived(state_) ? state_->tag() : -1; }
 
 Status Work::wait_on(const Stream& stream, int64_t timeout_ms) {
   if (state_ != nullptr && state_->order() != nullptr) {

@@ -48,6 +48,9 @@ class StreamOrder {
 
   // As Work::wait_on() has it. `work` is the one that this belongs to.
   virtual Status wait_on(WorkState* work, const Stream& stream, int64_t timeout_ms) = 0;
+
+  // Whether all is known of the operation that the host can know, though the device is at it still.
+  virtual bool has_arrived() const { return false; }
 };
 
 class WorkState {

@@ -153,8 +153,9 @@ def test_backends(no_launcher: None) -> None:
     for backend in ("auto", "native"):
         with CiuicContext(world_size=1, rank=0, backend=backend) as context:
             assert context.backend == "native"
-    with pytest.raises(ciuic.UnavailableError, match="'native' or 'mpi' works"):
-        CiuicContext(world_size=1, rank=0, backend="nccl")
+    if not torch.cuda.is_available():
+        with pytest.raises(ciuic.UnavailableError, match='"nccl" cannot be used: rank 0'):
+            CiuicContext(world_size=1, rank=0, backend="nccl")
     with pytest.raises(ValueError, match="goes with backend='mpi'"):
         CiuicContext(world_size=1, rank=0, mpi_comm=1)
     with pytest.raises(ciuic.InvalidArgumentError, match="unknown"):
@@ -232,13 +233,6 @@ def test_error_table() -> None:
     assert issubclass(ciuic.SecretError, PermissionError)
     for refusal in (ciuic.InvalidArgumentError, ciuic.UnsupportedError):
         assert issubclass(refusal, ValueError)
-
-
-def test_cuda_is_refused_clearly(ctx: CiuicContext) -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no GPU")
-    with pytest.raises(ValueError, match="cuda"):
-        ctx.all_reduce(torch.ones(2, device="cuda"))
 
 
 def test_contexts_are_not_pickled(ctx: CiuicContext) -> None:

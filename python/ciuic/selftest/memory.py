@@ -54,6 +54,9 @@ class _MemoryArrays:
     def check(self, x: Memory, writes: bool) -> int | None:
         return CODE_OF_NAME[x.dtype]
 
+    def device(self, x: Memory) -> int:
+        return -1
+
     def count(self, x: Memory) -> int:
         return len(x.view) // itemsize(x.dtype)
 

@@ -62,6 +62,8 @@ class ArrivalOrder final : public engine::StreamOrder {
     return end_->wait_on(stream.handle);
   }
 
+  bool has_arrived() const override { return arrived_->done(); }
+
  private:
   engine::WorkState* arrived_;
   std::shared_ptr<CudaEvent> end_;

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several programs of this folder in one process, one after another: a launcher is slow to start.
 
-Arguments: what the programs' contexts say of their backend, then the programs. "--most N" before
-them: MPI, by mpi4py, is taken to count no further than N in one call.
+Arguments: what the programs' contexts say of their backend, then the programs. Before them:
+
+- "--most N": MPI, by mpi4py, is taken to count no further than N in one call.
+- "--device N": all arrays are on a GPU of the fake CUDA runtime; -1: that of the rank's number.
 """
 
+import os
 import runpy
 import sys
 import time
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ciuic
+import on_device
 from ciuic import mpi
 
 
@@ -33,8 +37,12 @@ def count_less(most: int) -> None:
 def main() -> None:
     arguments = sys.argv[1:]
     del sys.argv[1:]
-    if arguments[0] == "--most":
-        count_less(int(arguments[1]))
+    while arguments[0].startswith("--"):
+        if arguments[0] == "--most":
+            count_less(int(arguments[1]))
+        else:
+            device = int(arguments[1])
+            on_device.install(int(os.environ["RANK"]) if device < 0 else device)
         del arguments[:2]
     backend, *programs = arguments
     with ciuic.CiuicContext(timeout_s=120) as ctx:
