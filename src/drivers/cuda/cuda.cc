@@ -141,10 +141,10 @@ class Search {
                                             version_text(library->runtime_version));
     if (code == kSuccess && library->driver_version == 0) {
       return unavailable(
-          fmt::format("{} is there, but no driver of NVIDIA's. Install one that has CUDA {} or "
-                      "later; in a container, start it with its GPUs (docker run --gpus all). "
+          fmt::format("{} is there, but no driver of NVIDIA's. Install one that has CUDA {} "
+                      "or later; in a container, start it with its GPUs (docker run --gpus all). "
                       "nvidia-smi shows whether it is there",
-                      runtime, version_text(library->runtime_version)));
+                      runtime, library->runtime_version / 1000));
     }
     if (code == kSuccess) code = call.get_device_count(&library->devices);
     if (code == kSuccess && library->devices > 0) return {};
