@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "drivers/posix/limits.h"
+#include "drivers/posix/timer_fd.h"
 
 namespace ciuic::engine {
 
@@ -42,27 +43,32 @@ static constexpr int kStepsBeforeWord = 16;
 Result<std::shared_ptr<Driver>> Driver::create(const DriverOptions& options) {
   auto poller = posix::Poller::create();
   if (!poller.ok()) return poller.status();
-  std::shared_ptr<Driver> driver(new Driver(options, std::move(poller.value())), [](Driver* each) {
-    if (!each->is_of_parent()) delete each;
-  });
+  auto alarm = posix::create_timer();
+  if (!alarm.ok()) return alarm.status();
+  std::shared_ptr<Driver> driver(
+      new Driver(options, std::move(poller.value()), std::move(alarm.value())), [](Driver* each) {
+        if (!each->is_of_parent()) delete each;
+      });
   auto background = posix::start_thread([raw = driver.get()] { raw->run_background(); });
   if (!background.ok()) return background.status();
   driver->background_ = std::move(*background);
   return driver;
 }
 
-Driver::Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller)
+Driver::Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller,
+               posix::UniqueFd alarm)
     : options_(options),
       poller_(std::move(poller)),
       staging_(options.buffer_size),
-      engine_(&staging_) {}
+      engine_(&staging_),
+      alarm_(std::move(alarm)) {}
 
 Driver::~Driver() {
   {
     Lock lock(mutex_);
     closing_ = true;
     wake_watcher();
-    parked_.notify_all();
+    set_alarm(now_ns());
   }
   if (background_.joinable()) background_.join();
 }
@@ -196,7 +202,26 @@ bool Driver::look() {
 // Wakes those whose turn it may be now: for callers whose work has ended, and the next watcher.
 void Driver::leave() {
   if (watched_ && (callers_ > 0 || engine_.next_deadline() < watched_until_)) wake_watcher();
-  if (callers_ > 0 || (spinners_ == 0 && !watched_ && engine_.active() > 0)) parked_.notify_all();
+  if (callers_ > 0) {
+    parked_.notify_all();
+  } else if (spinners_ == 0 && !watched_ && engine_.active() > 0) {
+    expect_callers(now_ns());
+  }
+}
+
+void Driver::set_alarm(TimeNs at) {
+  alarm_at_ = at;
+  posix::set_timer(alarm_.get(), at);
+}
+
+// Nobody watches what is under way, and a caller has just been here. An alarm that has not long to
+// go is put off, unless nobody saw to an operation since it was set. So a loop of calls sets it, by
+// a call of the system, once in many.
+void Driver::expect_callers(TimeNs now) {
+  const TimeNs grace = options_.grace_us * 1000;
+  if (alarm_at_ != 0 && (!is_attended_ || alarm_at_ - now > grace)) return;
+  is_attended_ = false;
+  set_alarm(now + 2 * grace);
 }
 
 WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
@@ -204,6 +229,7 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
   auto* work = new WorkState(shared_from_this(), static_cast<int>(requests.size()));
   Lock lock = lock_engine();
   const int before = engine_.active();
+  is_attended_ |= before == 0;
   for (Request& request : requests) engine_.submit_part(group, std::move(request), now, work);
   hand_on_causes();
   if (engine_.active() < before) leave();  // it could not start: all have ended
@@ -212,8 +238,8 @@ WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
   if (wait_follows || work->done()) return work;
   if (watched_) {
     if (engine_.next_deadline() < watched_until_) wake_watcher();
-  } else if (spinners_ == 0) {
-    parked_.notify_all();
+  } else if (spinners_ == 0 && callers_ == 0) {
+    expect_callers(now);
   }
   return work;
 }
@@ -324,6 +350,7 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
     }
     --callers_;
   }
+  is_attended_ = true;
   leave();
   return done;
 }
@@ -338,11 +365,21 @@ void Driver::nudge() {
   settle(now);
 }
 
+// Somebody waits for the end of something, but not in wait().
+void Driver::hurry() {
+  if (is_of_parent()) return;
+  Lock lock = lock_engine();
+  if (!watched_ && callers_ == 0 && spinners_ == 0) set_alarm(now_ns());
+}
+
 void Driver::run_background() {
   Lock lock(mutex_);
   while (!closing_) {
-    if (callers_ > 0 || spinners_ > 0 || watched_ || engine_.active() == 0) {
-      parked_.wait(lock);
+    if (callers_ > 0 || spinners_ > 0 || engine_.active() == 0) {
+      lock.unlock();
+      posix::await_timer(alarm_.get());
+      lock.lock();
+      alarm_at_ = 0;
       continue;
     }
     watch(lock, nullptr, kNever);

@@ -5,8 +5,10 @@
 // time (with more ranks than cores not at all: it yields a few times), then sleeps in the poller,
 // from where a peer's write to a shared segment rings it, or a socket wakes it. One thread at a
 // time is there, the watcher; other waiting threads are parked until their work has ended or the
-// watch is free. The background thread watches only while operations are under way and no caller is
-// there; it never spins. Functions given to Work::on_done() run on threads for completions.
+// watch is free. The background thread watches only while operations are under way and no caller
+// has been there for a moment; it never spins. Whoever starts an operation mostly waits for it
+// soon, so it is told of the first one, and then looks by itself until nothing is under way any
+// more. Functions given to Work::on_done() run on threads for completions.
 //
 // Any thread may call. Lives as long as a communicator or a Work refers to it. In a forked child it
 // has no threads, and shares its links with the parent: there it does nothing, and is not
@@ -24,6 +26,7 @@
 
 #include "base/fork.h"
 #include "drivers/posix/poller.h"
+#include "drivers/posix/unique_fd.h"
 #include "engine/completions.h"
 #include "engine/engine.h"
 #include "engine/work_state.h"
@@ -34,6 +37,10 @@ namespace ciuic::engine {
 struct DriverOptions {
   size_t buffer_size = size_t{1} << 26;
   int64_t spin_us = -1;  // -1: 200; none where ranks outnumber cores
+
+  // For so long the background thread leaves to the callers what is under way, and for twice that
+  // at most. A caller that waits soon need then not share its core with it.
+  int64_t grace_us = 100;
 };
 
 // What the driver needs of a group beside its links.
@@ -73,13 +80,15 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   void nudge() override;
   void complete(std::function<void()> fn) override;
   void wake() override;
+  void hurry() override;
   bool is_of_parent() const override { return made_in_ != fork_generation(); }
 
   size_t staging_bytes() const { return staging_.held(); }
   size_t link_bytes(const Group* group);
 
  private:
-  Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller);
+  Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poller,
+         posix::UniqueFd alarm);
 
   using Lock = std::unique_lock<std::mutex>;
 
@@ -100,6 +109,8 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   void settle(TimeNs now);
   bool look();
   void leave();
+  void set_alarm(TimeNs at);
+  void expect_callers(TimeNs now);
   void run_background();
 
   const uint32_t made_in_ = fork_generation();
@@ -121,6 +132,10 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool oversubscribed_ = false;  // more ranks than cores
   bool has_sockets_ = false;     // data comes over sockets, too
   bool closing_ = false;
+
+  posix::UniqueFd alarm_;    // a timer, where the background thread sleeps
+  TimeNs alarm_at_ = 0;      // 0: it has rung, or is not set
+  bool is_attended_ = true;  // callers have seen to all that is under way since it was set
   std::thread background_;
 
   Completions completions_;

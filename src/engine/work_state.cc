@@ -45,13 +45,14 @@ void WorkState::note_done(std::function<void(const Status&)> fn) {
 
 void WorkState::on_done(std::function<void(const Status&)> fn) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!done()) {
-      callbacks_.push_back(std::move(fn));
-      return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (done()) {
+      lock.unlock();
+      return fn(status_);
     }
+    callbacks_.push_back(std::move(fn));
   }
-  fn(status_);
+  if (driver_ != nullptr) driver_->hurry();
 }
 
 }  // namespace ciuic::engine

@@ -37,6 +37,9 @@ class WorkDriver {
   // that is not an operation's. Any thread, at any time; takes no lock.
   virtual void wake() = 0;
 
+  // To be called where the end of an operation is wanted by somebody who is not in wait().
+  virtual void hurry() {}
+
   // In a child that was forked from the process of the driver: nothing moves there.
   virtual bool is_of_parent() const = 0;
 };

@@ -3,10 +3,13 @@
 
 #include "drivers/posix/timer_fd.h"
 
+#include <poll.h>
 #include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 
 #include "drivers/posix/system_status.h"
 
@@ -26,6 +29,14 @@ void set_timer(int fd, TimeNs at) {
     when.it_value.tv_nsec = moment % 1'000'000'000;
   }
   timerfd_settime(fd, TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void await_timer(int fd) {
+  pollfd waits{.fd = fd, .events = POLLIN, .revents = 0};
+  uint64_t times = 0;
+  while (::read(fd, &times, sizeof times) < 0 && (errno == EAGAIN || errno == EINTR)) {
+    ::poll(&waits, 1, -1);
+  }
 }
 
 }  // namespace ciuic::posix
