@@ -76,7 +76,7 @@ asan: system
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 $(ctest) build/asan
 
-tsan_tests := engine transport communicator
+tsan_tests := engine transport communicator cuda_fake nccl_fake
 tsan: system
 	$(configure) -B build/tsan -DCIUIC_SANITIZE=thread -DCIUIC_BENCH=OFF -DCIUIC_EXAMPLES=OFF
 	cmake --build build/tsan -j $(JOBS) --target $(tsan_tests:%=%_test)

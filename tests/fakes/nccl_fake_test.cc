@@ -271,6 +271,33 @@ TEST(NcclFake, RefusesTwoRanksOnOneDevice) {
   });
 }
 
+TEST(NcclFake, ThreadsOfOneProcessCanBeRanks) {
+  run_ranks(1, [](Rank& r) {
+    UniqueId id = r.share_id(1);
+    const auto body = [&](int rank) {
+      ASSERT_EQ(r.cuda.set_device(rank), cuda::kSuccess);
+      Comm comm = nullptr;
+      Config config = default_config(r.version);
+      ASSERT_EQ(r.nccl.comm_init_rank_config(&comm, 3, id, rank, &config), kSuccess);
+      void* memory = nullptr;
+      ASSERT_EQ(r.cuda.malloc(&memory, sizeof(float)), cuda::kSuccess);
+      const float own = static_cast<float>(rank + 1);
+      // On the legacy stream of the communicator's device.
+      ASSERT_EQ(ciuic_fake_store(nullptr, memory, &own, sizeof own, 0), cuda::kSuccess);
+      ASSERT_EQ(r.nccl.all_reduce(memory, memory, 1, kFloat, kSum, comm, nullptr), kSuccess);
+      ASSERT_EQ(r.cuda.stream_synchronize(nullptr), cuda::kSuccess);
+      EXPECT_EQ(r.peek({memory}), 6);
+      EXPECT_EQ(r.nccl.comm_destroy(comm), kSuccess);
+      EXPECT_EQ(r.cuda.free(memory), cuda::kSuccess);
+    };
+    std::thread first(body, 1);
+    std::thread second(body, 2);
+    body(0);
+    first.join();
+    second.join();
+  });
+}
+
 TEST(NcclFake, SplitsByColorAndKey) {
   run_ranks(4, [](Rank& r) {
     const Comm comm = r.join(4);

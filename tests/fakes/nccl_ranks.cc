@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -134,8 +133,7 @@ void run_ranks(int size, const Environment& environment, const std::function<voi
       for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
       Rank own(rank, size, in, out);
       body(own);
-      std::fflush(nullptr);
-      std::_Exit(testing::Test::HasFailure() ? 1 : 0);
+      std::exit(testing::Test::HasFailure() ? 1 : 0);  // so that sanitizers say what they have
     }
     children.push_back(child);
   }

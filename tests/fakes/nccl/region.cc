@@ -11,10 +11,25 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <mutex>
+#include <set>
 
 namespace ciuic::fake_nccl {
 
 static constexpr long kSleepNanoseconds = 2'000'000;  // how late an abort is seen at most
+
+// The names that this process has made, and not yet forgotten.
+static bool note_name(const std::string& name, bool is_new) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const names = new std::set<std::string>;
+  const std::lock_guard lock(*mutex);
+  return is_new ? names->insert(name).second : names->erase(name) > 0;
+}
+
+static const std::string& own_prefix() {
+  static const auto* const prefix = new std::string("/proc/" + std::to_string(::getpid()) + "/fd/");
+  return *prefix;
+}
 
 std::string Region::create() {
   const int fd = ::memfd_create("ciuic_fake_nccl", MFD_CLOEXEC);
@@ -23,12 +38,14 @@ std::string Region::create() {
     ::close(fd);
     return "";
   }
-  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
+  const std::string name = own_prefix() + std::to_string(fd);
+  note_name(name, true);
+  return name;
 }
 
 void Region::forget(const std::string& name) {
-  const std::string own = "/proc/" + std::to_string(::getpid()) + "/fd/";
-  if (name.rfind(own, 0) == 0) ::close(std::atoi(name.c_str() + own.size()));
+  // Several ranks may be threads of one process, and the first has closed it then.
+  if (note_name(name, false)) ::close(std::atoi(name.c_str() + own_prefix().size()));
 }
 
 std::unique_ptr<Region> Region::open(const std::string& name) {
