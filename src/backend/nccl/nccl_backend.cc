@@ -19,6 +19,11 @@ namespace ciuic::backend {
 static constexpr std::chrono::microseconds kLeastSleep{20};
 static constexpr std::chrono::microseconds kMostSleep{1000};
 
+// For NCCL to be aborted, before Works end without: as long as one operation may take, within
+// these.
+static constexpr TimeNs kLeastGrace = 100'000'000;
+static constexpr TimeNs kMostGrace = 10'000'000'000;
+
 // For NCCL to free what it has, at close().
 static constexpr int64_t kCloseMs = 5000;
 
@@ -37,7 +42,9 @@ NcclBackend::NcclBackend(NcclBackendOptions options)
     : process_(std::move(options.process)),
       native_(std::move(options.native)),
       group_(std::make_shared<NcclGroup>(NcclGroup::Options{
-          .rank = options.chooser.rank(), .on_cause = std::move(options.on_cause)})),
+          .rank = options.chooser.rank(),
+          .on_cause = std::move(options.on_cause),
+          .grace = std::clamp(deadline_after(0, options.timeout_ms), kLeastGrace, kMostGrace)})),
       options_(std::move(options)),
       chooser_(options_.chooser),
       device_(options_.device),

@@ -10,9 +10,6 @@
 
 namespace ciuic::backend {
 
-// After its end a group's Works wait for NCCL to be aborted, for so long at most.
-static constexpr TimeNs kGrace = 10'000'000'000;
-
 // What needs a rank that is gone may have all that it needed.
 static constexpr TimeNs kGoneGrace = 250'000'000;
 
@@ -97,7 +94,7 @@ void NcclGroup::report_lost(const NcclOperation& operation) {
 }
 
 void NcclGroup::check(TimeNs now) {
-  if (has_ended_ && !operations_.empty() && now - ended_at_ >= kGrace) {
+  if (has_ended_ && !operations_.empty() && now - ended_at_ >= options_.grace) {
     status_ = {status_.code(), status_.message() + kNotTakenBack};
     end_works();
   }

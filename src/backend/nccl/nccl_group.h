@@ -4,7 +4,7 @@
 // They run one after another on the group's stream, and end in that order. What ends the group is
 // reported as a cause, as the engine does it; the control plane then ends it on every rank by
 // end(). Their Works end once NCCL's communicator was aborted, so that nothing writes to their
-// memory any more; where that takes longer than kGrace, they end all the same.
+// memory any more; where that takes too long, they end all the same.
 //
 // Under the lock of the process (nccl_process.h). Nothing here calls CUDA or NCCL.
 #pragma once
@@ -43,6 +43,7 @@ class NcclGroup {
   struct Options {
     int rank = 0;
     std::function<void(const engine::Cause&)> on_cause;  // empty: a cause ends the group at once
+    TimeNs grace = 10'000'000'000;  // for NCCL to be aborted, before Works end without
   };
 
   explicit NcclGroup(Options options) : options_(std::move(options)) {}
@@ -73,7 +74,10 @@ class NcclGroup {
 
   // NCCL's communicator is being aborted, after the end.
   void set_aborting(bool is_so) { is_aborting_ = is_so; }
-  bool is_ending() const { return has_ended_ && (is_aborting_ || !operations_.empty()); }
+  bool is_ending(TimeNs now) const {  // and worth to be waited for
+    return has_ended_ && (is_aborting_ || !operations_.empty()) &&
+           now - ended_at_ < 2 * options_.grace;
+  }
 
   void set_comm(std::shared_ptr<NcclComm> comm) { comm_ = std::move(comm); }
   const std::shared_ptr<NcclComm>& comm() const { return comm_; }

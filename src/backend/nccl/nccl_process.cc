@@ -18,7 +18,6 @@ static constexpr TimeNs kSpinNs = 100'000;
 static constexpr std::chrono::microseconds kLeastSleep{20};
 static constexpr std::chrono::microseconds kMostSleep{1000};
 static constexpr std::chrono::seconds kWaitersLook{1};
-static constexpr TimeNs kMostEnd = 15'000'000'000;
 
 Result<std::shared_ptr<NcclProcess>> NcclProcess::of(const std::string& cuda_library,
                                                      std::span<const std::string> nccl_libraries) {
@@ -234,8 +233,7 @@ void NcclProcess::abort(const std::shared_ptr<NcclGroup>& group, Lock held) {
 
 void NcclProcess::wait_for_end(const NcclGroup& group) {
   Lock held = lock();
-  const TimeNs until = now_ns() + kMostEnd;
-  for (TimeNs now = now_ns(); group.is_ending() && now < until; now = now_ns()) {
+  for (TimeNs now = now_ns(); group.is_ending(now); now = now_ns()) {
     for (const std::shared_ptr<NcclGroup>& each : groups_) each->check(now);
     ended_.wait_for(held, kMostSleep);
   }
