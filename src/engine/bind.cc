@@ -12,22 +12,21 @@
 
 namespace ciuic::engine {
 
-static std::shared_ptr<const Program> program_for(Group& group,
-                                                  const std::shared_ptr<const plan::Plan>& plan) {
+static const std::shared_ptr<Program>& program_for(Group& group,
+                                                   const std::shared_ptr<const plan::Plan>& plan) {
   const size_t at = (reinterpret_cast<uintptr_t>(plan.get()) >> 6) % group.programs.size();
   Group::CachedProgram& cached = group.programs[at];
   // The cached program holds the plan, so its address cannot have become another plan's.
   if (cached.plan != plan.get()) {
     Program program = compile(plan, static_cast<int>(group.peers.size()));
     program.traced_algorithm = group.config.trace.name_index(plan->algorithm);
-    cached.program = std::make_shared<const Program>(std::move(program));
+    cached.program = std::make_shared<Program>(std::move(program));
     cached.plan = plan.get();
   }
   return cached.program;
 }
 
-// The range's place in memory; a look into the partition costs a few divisions, so once a step.
-static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range) {
+static Placement::Range range_of(const Operation& operation, const plan::BlockRange& range) {
   if (range.count == 0) return {};
   const Request& request = operation.request;
   const auto element = static_cast<int64_t>(size_of(request.dtype));
@@ -36,21 +35,13 @@ static Bytes bytes_of(const Operation& operation, const plan::BlockRange& range)
   };
   plan::Elements found = elements(range);
   if (found.size == 0) return {};
-  const auto size = static_cast<size_t>(found.size * element);
   if (range.space == plan::Space::kScratch) {
     found.begin -= elements(operation.program->scratch).begin;
-    return {operation.scratch + found.begin * element, size};
-  }
-  const plan::Partition& partition = request.plan->partitions[static_cast<int>(range.space)];
-  if (request.stride > 0 && partition.unit == plan::Partition::Unit::kEach) {
+  } else if (request.stride > 0 && request.plan->partitions[static_cast<int>(range.space)].unit ==
+                                       plan::Partition::Unit::kEach) {
     found.begin = range.first * request.stride;
   }
-  const int64_t begin = found.begin * element;
-  std::byte* base = nullptr;
-  if (range.space == plan::Space::kOutput) base = request.output;
-  // Only ever read: no plan writes to the input, which the prover holds.
-  if (range.space == plan::Space::kInput) base = const_cast<std::byte*>(request.input);
-  return {base + begin, size};
+  return {range.space, found.begin * element, static_cast<size_t>(found.size * element)};
 }
 
 static uint32_t chunks_of(const Operation& operation, size_t bytes) {
@@ -58,29 +49,59 @@ static uint32_t chunks_of(const Operation& operation, size_t bytes) {
   return static_cast<uint32_t>((bytes + operation.chunk_bytes - 1) / operation.chunk_bytes);
 }
 
-static void count_chunks(Group& group, Operation& operation) {
-  const plan::Plan& plan = *operation.request.plan;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    StepState& state = operation.steps[i];
-    state = StepState();
-    if (plan.steps[i].kind != plan::StepKind::kReceive) {
-      state.source = bytes_of(operation, plan.steps[i].source);
-    }
-    if (plan.steps[i].kind != plan::StepKind::kSend) {
-      state.target = bytes_of(operation, plan.steps[i].target);
-    }
-    state.chunks = chunks_of(operation, std::max(state.source.size, state.target.size));
-    if (plan.steps[i].kind == plan::StepKind::kSend ||
-        plan.steps[i].kind == plan::StepKind::kCopy) {
-      continue;
-    }
-    for (const plan::StreamPlace& place : plan.steps[i].places) {
-      operation.streams[place.stream].to_grant += state.chunks;
-    }
+static void place_step(const Operation& operation, const plan::Step& step, Placement* placement) {
+  const bool sends = step.kind == plan::StepKind::kSend;
+  Placement::Step& placed = placement->steps.emplace_back();
+  if (step.kind != plan::StepKind::kReceive) placed.source = range_of(operation, step.source);
+  if (!sends) placed.target = range_of(operation, step.target);
+  placed.chunks = chunks_of(operation, std::max(placed.source.size, placed.target.size));
+  if (sends || step.kind == plan::StepKind::kCopy) return;
+  for (const plan::StreamPlace& place : step.places) {
+    placement->arriving[place.stream] += placed.chunks;
   }
-  for (StreamState& stream : operation.streams) {
+}
+
+// Looks into the partitions cost divisions, so calls that repeat do without.
+static const Placement& placement_for(const Operation& operation) {
+  Placement& placement = operation.program->placement;
+  const Request& request = operation.request;
+  const size_t element = size_of(request.dtype);
+  if (request.counts == nullptr && placement.count == request.count &&
+      placement.stride == request.stride && placement.element == element &&
+      placement.chunk_bytes == operation.chunk_bytes) {
+    return placement;
+  }
+  placement.count = request.counts == nullptr ? request.count : -1;
+  placement.stride = request.stride;
+  placement.element = element;
+  placement.chunk_bytes = operation.chunk_bytes;
+  placement.scratch_bytes = range_of(operation, operation.program->scratch).size;
+  placement.steps.clear();
+  placement.arriving.assign(request.plan->streams.size(), 0);
+  for (const plan::Step& step : request.plan->steps) place_step(operation, step, &placement);
+  return placement;
+}
+
+static Bytes bytes_of(const Operation& operation, const Placement::Range& range) {
+  if (range.size == 0) return {};
+  std::byte* base = operation.scratch;
+  if (range.space == plan::Space::kOutput) base = operation.request.output;
+  // Only ever read: no plan writes to the input, which the prover holds.
+  if (range.space == plan::Space::kInput) base = const_cast<std::byte*>(operation.request.input);
+  return {base + range.begin, range.size};
+}
+
+static void place_blocks(const Group& group, const Placement& placement, Operation& operation) {
+  for (size_t i = 0; i < placement.steps.size(); ++i) {
+    const Placement::Step& placed = placement.steps[i];
+    operation.steps[i] = {.chunks = placed.chunks,
+                          .source = bytes_of(operation, placed.source),
+                          .target = bytes_of(operation, placed.target)};
+  }
+  for (size_t s = 0; s < operation.streams.size(); ++s) {
+    StreamState& stream = operation.streams[s];
     stream.window = group.config.window;
-    stream.to_grant = std::max<int64_t>(0, stream.to_grant - group.config.window);
+    stream.to_grant = std::max<int64_t>(0, placement.arriving[s] - group.config.window);
   }
 }
 
@@ -152,12 +173,13 @@ static void start(Group& group, Operation& operation, TimeNs now) {
     stream.arrived = std::move(arrived);
   }
   operation.scratch = nullptr;
-  operation.scratch_bytes = bytes_of(operation, operation.program->scratch).size;
+  const Placement& placement = placement_for(operation);
+  operation.scratch_bytes = placement.scratch_bytes;
   if (operation.scratch_bytes > 0) {
     operation.scratch = group.staging->take(operation.scratch_bytes);
     if (operation.scratch == nullptr) return out_of_memory(group, operation.scratch_bytes);
   }
-  count_chunks(group, operation);
+  place_blocks(group, placement, operation);
   announce(group, operation);
   adopt_early(group, operation);
   group.checks_gone = group.any_gone;
@@ -226,7 +248,7 @@ static void trace_call(Group& group, const Operation& operation) {
                              .called_at = operation.called_at});
 }
 
-void bind(Group& group, Request request, WorkState* work, TimeNs now) {
+void bind(Group& group, Request&& request, WorkState* work, TimeNs now) {
   if (group.spare.empty()) group.spare.push_back(std::make_unique<Operation>());
   Operation* operation = group.spare.back().release();
   group.spare.pop_back();

@@ -37,6 +37,9 @@ static constexpr int kStepsPerLook = 16;
 // Passes for which a spinning thread keeps the lock before it looks whether others want it.
 static constexpr uint32_t kPassesPerTurn = 256;
 
+// How many times longer the grace of the background thread becomes.
+static constexpr int64_t kMostGraces = 4;
+
 // Steps that the control plane's word waits for, at most.
 static constexpr int kStepsBeforeWord = 16;
 
@@ -61,7 +64,8 @@ Driver::Driver(const DriverOptions& options, std::unique_ptr<posix::Poller> poll
       poller_(std::move(poller)),
       staging_(options.buffer_size),
       engine_(&staging_),
-      alarm_(std::move(alarm)) {}
+      alarm_(std::move(alarm)),
+      grace_(options.grace_us * 1000) {}
 
 Driver::~Driver() {
   {
@@ -75,8 +79,11 @@ Driver::~Driver() {
 
 // Makes a thread that spins give way.
 Driver::Lock Driver::lock_engine() {
+  Lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) [[likely]]
+    return lock;
   contenders_.fetch_add(1, std::memory_order_relaxed);
-  Lock lock(mutex_);
+  lock.lock();
   contenders_.fetch_sub(1, std::memory_order_relaxed);
   return lock;
 }
@@ -211,17 +218,20 @@ void Driver::leave() {
 
 void Driver::set_alarm(TimeNs at) {
   alarm_at_ = at;
+  is_alarm_set_.store(true, std::memory_order_relaxed);
   posix::set_timer(alarm_.get(), at);
 }
 
 // Nobody watches what is under way, and a caller has just been here. An alarm that has not long to
-// go is put off, unless nobody saw to an operation since it was set. So a loop of calls sets it, by
-// a call of the system, once in many.
+// go is put off, unless nobody saw to an operation since it was set. Setting it may cost more than
+// a call takes (in virtual machines some 10 us), so a loop of calls does it once in many.
 void Driver::expect_callers(TimeNs now) {
-  const TimeNs grace = options_.grace_us * 1000;
-  if (alarm_at_ != 0 && (!is_attended_ || alarm_at_ - now > grace)) return;
+  if (is_alarm_set_.load(std::memory_order_seq_cst)) {
+    if (!is_attended_ || alarm_at_ - now > grace_) return;
+    grace_ = std::min(2 * grace_, kMostGraces * options_.grace_us * 1000);
+  }
   is_attended_ = false;
-  set_alarm(now + 2 * grace);
+  set_alarm(now + 2 * grace_);
 }
 
 WorkState* Driver::submit(Group* group, std::span<Request> requests, TimeNs now,
@@ -331,6 +341,7 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
 bool Driver::wait(WorkState* work, TimeNs deadline) {
   if (is_of_parent()) return false;
   Lock lock = lock_engine();
+  waiting_.store(waiting_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   bool done = work->done() || spin(lock, work, deadline);
   if (!done) {
     ++callers_;
@@ -351,6 +362,7 @@ bool Driver::wait(WorkState* work, TimeNs deadline) {
     --callers_;
   }
   is_attended_ = true;
+  waiting_.store(waiting_.load(std::memory_order_relaxed) - 1, std::memory_order_seq_cst);
   leave();
   return done;
 }
@@ -377,11 +389,14 @@ void Driver::run_background() {
   while (!closing_) {
     if (callers_ > 0 || spinners_ > 0 || engine_.active() == 0) {
       lock.unlock();
-      posix::await_timer(alarm_.get());
+      do {
+        posix::await_timer(alarm_.get());
+        is_alarm_set_.store(false, std::memory_order_seq_cst);
+      } while (waiting_.load(std::memory_order_seq_cst) > 0);
       lock.lock();
-      alarm_at_ = 0;
       continue;
     }
+    grace_ = options_.grace_us * 1000;
     watch(lock, nullptr, kNever);
     if (callers_ > 0) parked_.notify_all();
   }

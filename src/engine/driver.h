@@ -39,7 +39,8 @@ struct DriverOptions {
   int64_t spin_us = -1;  // -1: 200; none where ranks outnumber cores
 
   // For so long the background thread leaves to the callers what is under way, and for twice that
-  // at most. A caller that waits soon need then not share its core with it.
+  // at most: a caller that waits soon need then not share its core with it. Four times as long
+  // while callers do wait for all that they start.
   int64_t grace_us = 100;
 };
 
@@ -133,8 +134,13 @@ class Driver final : public WorkDriver, public std::enable_shared_from_this<Driv
   bool has_sockets_ = false;     // data comes over sockets, too
   bool closing_ = false;
 
-  posix::UniqueFd alarm_;    // a timer, where the background thread sleeps
-  TimeNs alarm_at_ = 0;      // 0: it has rung, or is not set
+  // The background thread sleeps at the alarm, a timer, and sleeps on where it then sees a caller
+  // in wait(), who sets the alarm anew when leaving: so it never asks for a lock that a caller has.
+  posix::UniqueFd alarm_;
+  std::atomic<bool> is_alarm_set_{false};  // and has not rung
+  std::atomic<int> waiting_{0};            // callers in wait()
+  TimeNs alarm_at_ = 0;
+  TimeNs grace_;
   bool is_attended_ = true;  // callers have seen to all that is under way since it was set
   std::thread background_;
 

@@ -33,7 +33,9 @@ static void give_back(Group& group, Operation& operation) {
 static void end(Group& group, Operation* operation, Status status) {
   group.config.trace.ended(operation->sequence, status.code());
   WorkState* work = operation->work;
-  operation->request = Request();
+  operation->request.plan.reset();
+  operation->request.counts.reset();
+  operation->request.gate.reset();
   operation->program.reset();
   operation->work = nullptr;
   group.spare.emplace_back(operation);

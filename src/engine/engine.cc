@@ -103,7 +103,7 @@ WorkState* Engine::submit(Group* group, Request request, TimeNs now,
   return work;
 }
 
-void Engine::submit_part(Group* group, Request request, TimeNs now, WorkState* work) {
+void Engine::submit_part(Group* group, Request&& request, TimeNs now, WorkState* work) {
   if (!group->status.ok() && !group->is_halted) {
     group->is_told = true;
     return work->finish(group->status);

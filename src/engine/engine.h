@@ -146,7 +146,7 @@ class Engine {
                     std::shared_ptr<WorkDriver> driver = nullptr);
 
   // The same for one part of a Work, which has been made for as many.
-  void submit_part(Group* group, Request request, TimeNs now, WorkState* work);
+  void submit_part(Group* group, Request&& request, TimeNs now, WorkState* work);
 
   // Returns whether anything moved.
   bool step(TimeNs now);

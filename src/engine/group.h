@@ -47,7 +47,7 @@ struct StepState {
 
 struct Operation {
   Request request;
-  std::shared_ptr<const Program> program;
+  std::shared_ptr<Program> program;
   WorkState* work = nullptr;
   uint32_t sequence = 0;
   TimeNs called_at = 0;
@@ -133,7 +133,7 @@ class Group {
 
   struct CachedProgram {
     const plan::Plan* plan = nullptr;
-    std::shared_ptr<const Program> program;
+    std::shared_ptr<Program> program;
   };
   std::array<CachedProgram, 64> programs{};
   TimeNs next_deadline = kNever;
@@ -151,7 +151,7 @@ inline uint32_t first_queued(const Group& group) {
 }
 
 // bind.cc: operations come into being.
-void bind(Group& group, Request request, WorkState* work, TimeNs now);
+void bind(Group& group, Request&& request, WorkState* work, TimeNs now);
 void start_queued(Group& group, TimeNs now);
 CallRecord call_of(const Operation& operation);
 CallRecord call_of(const Group& group, uint32_t sequence);  // operation == nullptr: not known

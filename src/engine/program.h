@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h: a plan with the tables that the engine looks things up in; made once for each plan.
+// program.h: a plan with the tables that the engine looks things up in; made once for each plan,
+// save for those that depend on a call's size, which hold until a call of another size comes.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,30 @@
 #include "plan/plan.h"
 
 namespace ciuic::engine {
+
+// Where the blocks lie for calls of one size, whatever memory they are called with.
+struct Placement {
+  // Bytes of one space.
+  struct Range {
+    plan::Space space = plan::Space::kOutput;
+    int64_t begin = 0;
+    size_t size = 0;
+  };
+  struct Step {
+    Range source;
+    Range target;
+    uint32_t chunks = 0;
+  };
+
+  int64_t count = -1;  // of the calls that it holds for; -1: none
+  int64_t stride = 0;
+  size_t element = 0;
+  size_t chunk_bytes = 0;
+
+  std::vector<Step> steps;
+  std::vector<int64_t> arriving;  // by stream: chunks
+  size_t scratch_bytes = 0;
+};
 
 struct Program {
   std::shared_ptr<const plan::Plan> plan;
@@ -30,6 +55,8 @@ struct Program {
 
   // The scratch blocks that any step touches lie in here; only these get memory.
   plan::BlockRange scratch{plan::Space::kScratch, 0, 0};
+
+  Placement placement;  // of the last call
 };
 
 Program compile(std::shared_ptr<const plan::Plan> plan, int ranks);
