@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective/prepare.h"
+#include "collective/repeats.h"
 
 namespace ciuic::collective {
 namespace {
@@ -207,6 +208,60 @@ TEST(Fingerprint, DiffersWhereCallsDiffer) {
   others[4].root = 1;
   for (const tuner::Call& other : others) {
     EXPECT_NE(of_group.choose(other).fingerprint, fingerprint);
+  }
+}
+
+TEST_F(Operations, ThatRepeatAreKnownAgain) {
+  Chooser of_group = chooser(2, 0);
+  Repeats repeats;
+  const Call call = all_reduce_of(in(8), out(8));
+  EXPECT_EQ(repeats.find(call), nullptr);
+  repeats.remember(call, *prepare(of_group, call));
+  Call moved = call;
+  moved.input.data = memory_.data() + 64;
+  const engine::Request* again = repeats.find(moved);
+  ASSERT_NE(again, nullptr);
+  EXPECT_EQ(again->input, memory_.data() + 64);
+  EXPECT_EQ(again->output, memory_.data() + memory_.size() / 2);
+  const engine::Request anew = *prepare(of_group, moved);
+  EXPECT_EQ(again->fingerprint, anew.fingerprint);
+  EXPECT_EQ(again->plan, anew.plan);
+  EXPECT_EQ(again->count, 8);
+
+  const MutableBuffer same = out(8);
+  Call overlaps = call;
+  overlaps.input.data = memory_.data() + memory_.size() / 2 + 4;
+  Call of_null = call;
+  of_null.input.data = nullptr;
+  Call named = call;
+  named.algorithm = "ring";
+  Call on_gpu = call;
+  on_gpu.output.device.kind = DeviceKind::kCuda;
+  for (const Call& other :
+       {all_reduce_of(in(7), out(7)), all_reduce_of(in(8), out(7)), all_reduce_of(same, same),
+        all_reduce_of(in(8), out(8), ReduceOp::kMax),
+        Call::reduce(in(8), out(8), ReduceOp::kSum, 0),
+        all_reduce_of(in(8, DataType::kInt32), out(8, DataType::kInt32)), overlaps, of_null, named,
+        on_gpu, Call::barrier(), Call::send(in(8), 1)}) {
+    EXPECT_EQ(repeats.find(other), nullptr);
+  }
+  const Call in_place = all_reduce_of(same, same);
+  repeats.remember(in_place, *prepare(of_group, in_place));
+  EXPECT_NE(repeats.find(in_place), nullptr);
+  EXPECT_EQ(repeats.find(call), nullptr);
+  repeats.remember(Call::barrier(), *prepare(of_group, Call::barrier()));
+  EXPECT_EQ(repeats.find(in_place), nullptr);
+}
+
+TEST_F(Operations, ThatAreUnevenOrNamedAreNotRemembered) {
+  Chooser of_group = chooser(2, 0);
+  Repeats repeats;
+  const Call uneven = Call::all_gather_v(in(3), out(5), {3, 2});
+  Call named = all_reduce_of(in(8), out(8));
+  named.algorithm = "ring";
+  for (const Call& call : {uneven, named}) {
+    repeats.remember(call, *prepare(of_group, call));
+    EXPECT_EQ(repeats.find(call), nullptr);
   }
 }
 

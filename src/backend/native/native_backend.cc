@@ -33,10 +33,16 @@ Capabilities NativeBackend::capabilities() const {
 
 // One request, or one for each part: all that are under way fit into buffer_size.
 Status NativeBackend::add_requests(const Call& call, std::vector<engine::Request>* requests) {
+  if (const engine::Request* again = repeats_.find(call)) {
+    requests->push_back(*again);
+    return {};
+  }
   Result<engine::Request> whole = collective::prepare(chooser_, call);
   if (!whole.ok()) return whole.status();
+  const size_t before = requests->size();
   const size_t scratch_bytes = std::max(buffer_size_ / engine::kMaxActive, kLeastPartBytes);
   collective::add_in_parts(std::move(*whole), chooser_.layout(), scratch_bytes, requests);
+  if (requests->size() == before + 1) repeats_.remember(call, requests->back());
   return {};
 }
 

@@ -8,6 +8,7 @@
 
 #include "backend/backend.h"
 #include "collective/chooser.h"
+#include "collective/repeats.h"
 #include "engine/driver.h"
 
 namespace ciuic::backend {
@@ -68,6 +69,7 @@ class NativeBackend final : public HostBackend {
   std::mutex mutex_;  // guards what follows, and that calls are numbered in the order of submit()
   engine::Group* group_ = nullptr;  // null once closed
   collective::Chooser chooser_;
+  collective::Repeats repeats_;
   int64_t timeout_ms_;
   size_t buffer_size_;
   std::vector<engine::Request> requests_;  // of the calls that are being made
