@@ -160,6 +160,13 @@ bool NcclProcess::wait(engine::WorkState* work, TimeNs deadline) {
   while (!work->done()) {
     const TimeNs now = now_ns();
     if (now >= deadline) break;
+    if (!background_.joinable()) {  // the system gave none
+      held.unlock();
+      look();
+      std::this_thread::sleep_for(kLeastSleep);
+      held.lock();
+      continue;
+    }
     // The background thread may be in a call that does not return.
     for (const std::shared_ptr<NcclGroup>& group : groups_) group->check(now);
     const std::chrono::nanoseconds left(deadline == kNever ? kNever : deadline - now);
