@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of PyTorch, NumPy and DLPack as what the core takes: address, count, dtype and device.
 
-Plain arrays (contiguous, on the CPU or a CUDA device) are used where they lie. Others are copied to contiguous
-memory and, where they are written, copied back when the operation has ended.
+Plain arrays (contiguous, on the CPU or a CUDA device) are used where they lie. Others are copied to
+contiguous memory and, where they are written, copied back when the operation has ended.
 
 Operations that only move data take any dtype of a fixed size (``Buffer(x, ..., moves=True)``): what
 the core cannot reduce travels as bytes.
@@ -12,9 +12,10 @@ An :class:`ArrayKind` knows one library's arrays; none is imported before one of
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ciuic import _native
 from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, PER_DEVICE, SIZE_OF_CODE
@@ -283,58 +284,44 @@ class CudaArrays:
 
     name = "dlpack"
 
-    def __init__(self, x: Any, writes: bool) -> None:
-        """Looks at ``x`` alone: each array has a kind of its own."""
-        (
-            self._address,
-            self._shape,
-            self._strides,
-            self._itemsize,
-            self._code,
-            self._device,
-            self._writable,
-        ) = _native.cuda_view(x)
-
     def check(self, x: Any, writes: bool) -> int | None:
-        if writes and not self._writable:
+        view = _cuda_view(x)
+        if writes and not view.writable:
             raise _refuse("a read-only array cannot be written", "give a copy")
         if not self.is_contiguous(x):
             raise _refuse(
                 f"an array ({type(x).__name__}) on a GPU that is not contiguous", "give a copy"
             )
-        if self._itemsize == 0:
+        if view.itemsize == 0:
             raise _refuse(
                 f"an array ({type(x).__name__}) whose elements are no whole bytes",
                 "give a view of its bytes",
             )
-        return self._code
+        return view.code
 
     def device(self, x: Any) -> int:
-        return self._device if x is not None else -1
+        return _cuda_view(x).device
 
     def count(self, x: Any) -> int:
-        count = 1
-        for length in self._shape:
-            count *= length
-        return count
+        return math.prod(_cuda_view(x).shape)
 
     def itemsize(self, x: Any) -> int:
-        return self._itemsize
+        return _cuda_view(x).itemsize
 
     def shape(self, x: Any) -> tuple[int, ...]:
-        return tuple(self._shape)
+        return tuple(_cuda_view(x).shape)
 
     def is_contiguous(self, x: Any) -> bool:
+        view = _cuda_view(x)
         expected = 1
-        for length, stride in zip(reversed(self._shape), reversed(self._strides), strict=True):
+        for length, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
             if length > 1 and stride != expected:
-                return False
+                return 0 in view.shape
             expected *= length
         return True
 
     def address(self, x: Any, writes: bool) -> int:
-        address: int = _native.cuda_view(x)[0]
-        return address
+        return _cuda_view(x).address
 
     def empty(self, x: Any, shape: Sequence[int]) -> Any:
         return x.__array_namespace__().empty(tuple(shape), dtype=x.dtype, device=x.device)
@@ -343,7 +330,26 @@ class CudaArrays:
         target[...] = source
 
     def rows(self, x: Any) -> list[Any]:
-        return [x[i, ...] for i in range(self._shape[0])]
+        return [x[i, ...] for i in range(self.shape(x)[0])]
+
+
+class _CudaView(NamedTuple):
+    """What the core says of an array on a GPU; strides in elements."""
+
+    address: int
+    shape: list[int]
+    strides: list[int]
+    itemsize: int
+    code: int | None
+    device: int
+    writable: bool
+
+
+def _cuda_view(x: Any) -> _CudaView:
+    return _CudaView(*_native.cuda_view(x))
+
+
+_CUDA_ARRAYS = CudaArrays()
 
 
 class Buffer:
@@ -487,7 +493,7 @@ def _array_and_kind(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
 def _dlpack_array(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
     device_type = int(x.__dlpack_device__()[0])
     if device_type == _DLPACK_CUDA:
-        return x, CudaArrays(x, writes)
+        return x, _CUDA_ARRAYS
     if device_type not in _DLPACK_CPU:
         raise _refuse(
             f"an array ({type(x).__name__}) on a device of DLPack's type {device_type}",

@@ -37,8 +37,8 @@ CODE_OF_NAME: dict[str, int] = dict(_native.dtype_codes)
 NAME_OF_CODE: dict[int, str] = {code: name for name, code in CODE_OF_NAME.items()}
 SIZE_OF_CODE: dict[int, int] = dict(_native.dtype_sizes)
 
-# The core is told an array's dtype and device as one number: that of the dtype, plus this much times
-# one more than the number of the GPU. On the CPU it is that of the dtype alone.
+# The core is told an array's dtype and device as one number: that of the dtype, plus this much
+# times one more than the number of the GPU. On the CPU it is that of the dtype alone.
 PER_DEVICE = 256
 
 # dtype objects of NumPy and PyTorch, native byte order only.

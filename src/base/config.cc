@@ -60,10 +60,9 @@ constexpr Setting kSettings[] = {
     {"CIUIC_MPI_LIBRARY", "", "a path, or a name that the loader finds", "",
      "The MPI library of backend mpi: one with the ABI of MPI 5."},
     {"CIUIC_CUDA_LIBRARY", "", "a path, or a name that the loader finds", "",
-     "The CUDA runtime (libcudart.so) for tensors on a GPU; else the one that is loaded comes "
-     "first."},
+     "The CUDA runtime (libcudart.so) for tensors on a GPU, instead of the one that is loaded."},
     {"CIUIC_NCCL_LIBRARY", "", "a path, or a name that the loader finds", "",
-     "The NCCL library (libnccl.so.2) of backend nccl; else the one that is loaded comes first."},
+     "The NCCL library (libnccl.so.2) of backend nccl, instead of the one that is loaded."},
     {"CIUIC_TRACE_EVENTS", "events", "0 (off) to 4194304", "4096",
      "What the flight recorder holds, some three events an operation and 64 bytes an event."},
     {"CIUIC_TRACE_DIR", "", "a directory", "",

@@ -32,11 +32,13 @@ std::string rank_name(int rank, int former_rank) {
   return fmt::format("rank {} (rank {} of the group before)", rank, former_rank);
 }
 
-static void write_text(ByteWriter* out, const std::string& text) {
-  out->text(std::string_view(text).substr(0, kMaxText));
+static void write_text(ByteWriter* out, const std::string& text, size_t most = kMaxText) {
+  out->text(std::string_view(text).substr(0, most));
 }
 
-static std::string read_text(ByteReader* in) { return printable(in->text(kMaxText)); }
+static std::string read_text(ByteReader* in, size_t most = kMaxText) {
+  return printable(in->text(most), most);
+}
 
 static void write_addresses(ByteWriter* out, const std::vector<posix::Address>& addresses) {
   const size_t count = std::min<size_t>(addresses.size(), kMaxAddresses);
@@ -73,7 +75,7 @@ std::string encode(const Card& card) {
   out.u32(card.transports);
   write_text(&out, card.gpu.bus_id);
   out.u32(static_cast<uint32_t>(card.gpu.nccl_version));
-  write_text(&out, card.gpu.why_not);
+  write_text(&out, card.gpu.why_not, kMaxReason);
   const size_t agreed = std::min<size_t>(card.agreed.size(), kMaxAgreed);
   out.u32(static_cast<uint32_t>(agreed));
   for (size_t i = 0; i < agreed; ++i) {
@@ -110,7 +112,7 @@ Result<Card> decode_card(std::string_view bytes) {
   card.transports = in.u32();
   card.gpu.bus_id = read_text(&in);
   card.gpu.nccl_version = static_cast<int32_t>(in.u32());
-  card.gpu.why_not = read_text(&in);
+  card.gpu.why_not = read_text(&in, kMaxReason);
   card.agreed.resize(in.count(8, kMaxAgreed));
   for (auto& [name, value] : card.agreed) {
     name = read_text(&in);

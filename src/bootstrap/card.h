@@ -17,11 +17,13 @@ namespace ciuic::bootstrap {
 inline constexpr uint32_t kOffersShm = 1;
 inline constexpr uint32_t kOffersTcp = 2;
 
+inline constexpr size_t kMaxReason = 1024;
+
 // What a rank computes on, where its group may use GPUs.
 struct GpuFacts {
   std::string bus_id;    // of its GPU, as CUDA names it: "0000:3b:00.0"; "": it has none
   int nccl_version = 0;  // 22304 is 2.23.4; 0: it has none
-  std::string why_not;   // which of the two is missing, and why
+  std::string why_not;   // which of the two is missing, and why; kMaxReason at most
 
   bool operator==(const GpuFacts&) const = default;
 };

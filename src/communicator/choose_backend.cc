@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "drivers/cuda/cuda.h"
 #include "drivers/nccl/nccl.h"
 
@@ -18,6 +19,11 @@ Result<std::shared_ptr<backend::NcclProcess>> nccl_process(const Config& config)
   std::vector<std::string> paths;
   if (!config.nccl_library.empty()) paths.push_back(config.nccl_library);
   return backend::NcclProcess::of(config.cuda_library, paths);
+}
+
+// As the others will read it.
+static std::string reason_of(const Status& status) {
+  return printable(status.message(), bootstrap::kMaxReason);
 }
 
 bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
@@ -31,7 +37,7 @@ bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Confi
   }
   Result<const cuda::Library*> cuda = cuda::open_cuda(config.cuda_library);
   if (!cuda.ok()) {
-    facts.why_not = cuda.status().message();
+    facts.why_not = reason_of(cuda.status());
     return facts;
   }
   const cuda::Functions& call = (*cuda)->functions;
@@ -40,14 +46,14 @@ bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Confi
   int code = *device >= 0 ? cuda::kSuccess : call.get_device(device);
   if (code == cuda::kSuccess) code = call.device_get_pci_bus_id(bus_id, sizeof bus_id, *device);
   if (code != cuda::kSuccess) {
-    facts.why_not = cuda::error_of(call, "cudaGetDevice", code).message();
+    facts.why_not = reason_of(cuda::error_of(call, "cudaGetDevice", code));
     *device = -1;
     return facts;
   }
   facts.bus_id = bus_id;
   auto process = nccl_process(config);
   if (!process.ok()) {
-    facts.why_not = process.status().message();
+    facts.why_not = reason_of(process.status());
   } else {
     facts.nccl_version = (*process)->nccl().version;
   }

@@ -119,7 +119,6 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   if (joined->segment != nullptr) state->segment_bytes = joined->segment->bytes();
   if (state->size > 1) state->control = control_of(&*joined, options);
   state->group_at_join = std::move(joined->group_at_join);
-  const bool is_nccl_alone = joined->backend.name == "nccl" && !joined->backend.takes_cpu;
   CIUIC_RETURN_IF_ERROR(make_backend({.options = options,
                                       .config = config,
                                       .host = *host,
@@ -130,8 +129,9 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   state->options = options;
   if (state->control != nullptr) CIUIC_RETURN_IF_ERROR(state->control->start(state->backend.get()));
   state->shared_pool->add_user();
-  // Who asks for NCCL hears of what is wrong with it now.
-  if (is_nccl_alone) CIUIC_RETURN_IF_ERROR(state->nccl->ensure_comm(device, join_timeout_ms));
+  if (state->nccl != nullptr) {  // what is wrong with it is heard of now
+    CIUIC_RETURN_IF_ERROR(state->nccl->ensure_comm(device, join_timeout_ms));
+  }
   return state;
 }
 

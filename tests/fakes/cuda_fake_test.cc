@@ -24,8 +24,8 @@ using testing::HasSubstr;
 constexpr size_t kBytes = 5000;
 
 // Read by the fake when the first function is called.
-const int kDevices = ::setenv("CIUIC_FAKE_CUDA_DEVICES", "2", 1);
-const int kMemory = ::setenv("CIUIC_FAKE_CUDA_MEMORY", "1000000", 1);
+const int kDevices = ::setenv("FAKE_CUDA_DEVICES", "2", 1);
+const int kMemory = ::setenv("FAKE_CUDA_MEMORY", "1000000", 1);
 
 // Holds a stream until it is opened.
 class Gate {
@@ -341,14 +341,14 @@ TEST_F(CudaFake, DoesNotOutliveAFork) {
 TEST(CudaDeathTest, SaysWhetherTheDriverOrTheDeviceIsMissing) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto one = testing::ExitedWithCode(1);
-  EXPECT_EXIT(say_why_not("CIUIC_FAKE_CUDA_DRIVER", "0"), one,
+  EXPECT_EXIT(say_why_not("FAKE_CUDA_DRIVER", "0"), one,
               AllOf(HasSubstr("libcudart.so.13 (13.0) is there, but no driver"),
                     HasSubstr("CUDA 13 or later")));
-  EXPECT_EXIT(say_why_not("CIUIC_FAKE_CUDA_DRIVER", "12040"), one,
+  EXPECT_EXIT(say_why_not("FAKE_CUDA_DRIVER", "12040"), one,
               AllOf(HasSubstr("wants a newer driver than the one that is there, which has CUDA "
                               "12.4"),
                     HasSubstr("nvidia-cuda-runtime-cu12")));
-  EXPECT_EXIT(say_why_not("CIUIC_FAKE_CUDA_DEVICES", "0"), one,
+  EXPECT_EXIT(say_why_not("FAKE_CUDA_DEVICES", "0"), one,
               AllOf(HasSubstr("but no GPU"), HasSubstr("CUDA_VISIBLE_DEVICES")));
   EXPECT_EXIT(say_why_not("CUDA_VISIBLE_DEVICES", ""), one, HasSubstr("but no GPU"));
   EXPECT_EXIT(say_why_not("CUDA_VISIBLE_DEVICES", "1"), testing::ExitedWithCode(0), "");

@@ -407,7 +407,7 @@ TEST(NcclFake, RefusesWhatCannotBe) {
 }
 
 TEST(NcclFake, OldVersionsKnowLess) {
-  run_ranks(1, {{"CIUIC_FAKE_NCCL_VERSION", "21602"}}, [](Rank& r) {
+  run_ranks(1, {{"FAKE_NCCL_VERSION", "21602"}}, [](Rank& r) {
     EXPECT_EQ(r.version, 21602);
     EXPECT_EQ(r.nccl.comm_split, nullptr);
     Comm comm = nullptr;
@@ -423,7 +423,7 @@ TEST(NcclFake, OldVersionsKnowLess) {
 TEST(NcclFakeDeathTest, OtherVersionsAreRefused) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto open = [](const char* version) {
-    ::setenv("CIUIC_FAKE_NCCL_VERSION", version, 1);
+    ::setenv("FAKE_NCCL_VERSION", version, 1);
     const std::string paths[] = {CIUIC_FAKE_NCCL};
     const Result<const Library*> library = open_nccl(paths);
     if (library.ok()) std::_Exit(1);

@@ -129,7 +129,7 @@ void run_ranks(int size, const Environment& environment, const std::function<voi
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      ::setenv("CIUIC_FAKE_CUDA_DEVICES", "4", 1);
+      ::setenv("FAKE_CUDA_DEVICES", "4", 1);
       for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
       Rank own(rank, size, in, out);
       body(own);

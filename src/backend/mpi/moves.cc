@@ -144,8 +144,14 @@ int Move::exchange(const Counts& given, bool is_one_input, const Counts& taken, 
   const int size = communicator_.size;
   const int rank = communicator_.rank;
   if (in_its_place) numbers[rank] = numbers[2 * size + rank] = 0;
+  // Open MPI takes two buffers that begin at one address for MPI_IN_PLACE.
+  const std::byte* input = input_;
+  if (input == output_) {
+    --input;
+    for (int i = size; i < 2 * size; ++i) ++numbers[i];
+  }
   const std::byte* types = operation_.packed_types.data();
-  return mpi_.ialltoallw(input_, numbers, numbers + size, types, output_, numbers + 2 * size,
+  return mpi_.ialltoallw(input, numbers, numbers + size, types, output_, numbers + 2 * size,
                          numbers + 3 * size, types + types_of_output, communicator_.handle,
                          operation_.next_request());
 }

@@ -135,6 +135,8 @@ Piece Cutting::piece(int64_t begin, int64_t most) const {
   call.input.device = call.output.device = {};
   Counts inputs;
   Counts outputs;
+  piece.has_input = input_.exists();
+  piece.has_output = output_.exists();
   if (input_.exists()) {
     piece.bytes = add_side(input_, begin, most, 0, &inputs, &piece.out);
     call.input.count = sum_of(inputs);

@@ -22,6 +22,8 @@ struct Copy {
 
 struct Piece {
   Call call;                 // its buffers have no addresses yet
+  bool has_input = false;    // on this rank
+  bool has_output = false;   // likewise
   size_t input_offset = 0;   // in the slot
   size_t output_offset = 0;  // likewise
   size_t bytes = 0;          // of the slot

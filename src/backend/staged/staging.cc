@@ -175,6 +175,16 @@ std::shared_ptr<Staging::Transfer> Staging::new_transfer(CopyStreams* streams, s
   return transfer;
 }
 
+// A side that this rank does not have has no address: a backend may look whether one is in place.
+void Staging::bind(Part* part) {
+  Call& call = part->piece.call;
+  const bool is_broadcast = call.operation == Operation::kBroadcast;
+  if (part->piece.has_input || is_broadcast) {
+    call.input.data = part->block->data + part->piece.input_offset;
+  }
+  if (part->piece.has_output) call.output.data = part->block->data + part->piece.output_offset;
+}
+
 // Gives all pieces memory: a slot, for when it is their turn, or a block of their own.
 Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces pieces) {
   std::vector<std::shared_ptr<Part>> parts;
@@ -202,8 +212,7 @@ Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces piece
       part->block = *block;
       if (part->slot != nullptr) part->slot->block = *block;
     }
-    part->piece.call.input.data = part->block->data + part->piece.input_offset;
-    part->piece.call.output.data = part->block->data + part->piece.output_offset;
+    bind(part.get());
     parts.push_back(std::move(part));
   }
   return parts;

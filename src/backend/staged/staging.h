@@ -69,6 +69,7 @@ class Staging {
   Result<CopyStreams*> streams_of(int device);
   Status make_ready(const CopyStreams& streams, const Stream& stream);
   Result<std::vector<std::shared_ptr<Part>>> placed(Pieces pieces);
+  static void bind(Part* part);
   std::shared_ptr<Transfer> new_transfer(CopyStreams* streams, size_t parts);
   void start(const std::shared_ptr<Part>& part, const OperationOptions& options);
   void report(const Status& status);

@@ -175,7 +175,10 @@ class Search {
 
 Result<Library> find_cuda(const std::string& library, std::span<const char* const> names) {
   Search search;
-  if (!library.empty() && search.try_file(library)) return search.result();
+  if (!library.empty()) {  // what is named is taken, or nothing
+    (void)search.try_file(library);
+    return search.result();
+  }
   for (const char* name : names) {
     if (search.try_loaded(name)) return search.result();
   }

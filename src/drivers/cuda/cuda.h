@@ -89,13 +89,14 @@ struct Library {
 // Whether a CUDA runtime is in the process already. Cheap.
 bool is_loaded();
 
-// The process's CUDA, opened by the first call, whose answer stays. `library`: a path that comes
-// before all others, "" for none (CIUIC_CUDA_LIBRARY). Where there is a driver, it is started, and
-// a child that is forked afterwards cannot use CUDA.
+// The process's CUDA, opened by the first call, whose answer stays. `library`: a path that is taken
+// instead of all others, "" for none (CIUIC_CUDA_LIBRARY). Where there is a driver, it is started,
+// and a child that is forked afterwards cannot use CUDA.
 //   kUnavailable  no runtime (what was tried), no driver, or no device: each in its own words
 Result<const Library*> open_cuda(const std::string& library);
 
-// What open_cuda() does each time: `library`, one of `names` that is loaded, one that can be.
+// What open_cuda() does each time: `library`; without it, one of `names` that is loaded, else one
+// that can be.
 Result<Library> find_cuda(const std::string& library, std::span<const char* const> names);
 
 // "cudaMemcpyAsync failed: out of memory (2)"; kResource where memory is short, else kSystem. Ok

@@ -114,14 +114,6 @@ Result<Library> find_nccl(const char* loaded, std::span<const std::string> paths
     tried += fmt::format("{}{}", tried.empty() ? "" : "; ", what);
   };
   Library library;
-  // A second copy beside the one that is in use would take a second share of the GPU's memory.
-  if (void* handle = ::dlopen(loaded, RTLD_NOW | RTLD_NOLOAD); handle != nullptr) {
-    library.path = loaded;
-    const std::string why = look(handle, &library);
-    if (why.empty()) return library;
-    note(fmt::format("{}, which is loaded: {}", library.path, why));
-    return unavailable(tried);
-  }
   const auto try_file = [&](const std::string& path) {
     library = Library{.functions = {}, .path = path};
     void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -136,6 +128,15 @@ Result<Library> find_nccl(const char* loaded, std::span<const std::string> paths
   };
   for (const std::string& path : paths) {
     if (try_file(path)) return library;
+  }
+  if (!paths.empty()) return unavailable(tried);
+  // A second copy beside the one that is in use would take a second share of the GPU's memory.
+  if (void* handle = ::dlopen(loaded, RTLD_NOW | RTLD_NOLOAD); handle != nullptr) {
+    library.path = loaded;
+    const std::string why = look(handle, &library);
+    if (why.empty()) return library;
+    note(fmt::format("{}, which is loaded: {}", library.path, why));
+    return unavailable(tried);
   }
   if (try_file(loaded)) return library;
   return unavailable(tried);

@@ -112,8 +112,8 @@ struct Library {
 // will be by another.
 bool is_loaded();
 
-// The process's NCCL, opened by the first call, whose answer stays: one that is loaded already,
-// else the first of `paths` that can be, else what the loader finds as libnccl.so.2.
+// The process's NCCL, opened by the first call, whose answer stays: the first of `paths` that can
+// be; without any, one that is loaded already, else what the loader finds as libnccl.so.2.
 //   kUnavailable  none (what was tried, and how to install it), another major version, or one that
 //                 is older than kOldestVersion
 Result<const Library*> open_nccl(std::span<const std::string> paths);

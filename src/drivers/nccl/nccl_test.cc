@@ -20,17 +20,16 @@ TEST(Nccl, SaysWhatWasTriedAndWhyItIsNone) {
   EXPECT_THAT(library.status().message(),
               AllOf(HasSubstr("/nonexistent/libnccl.so.2: cannot open"),
                     HasSubstr("libm.so.6: it lacks ncclGetVersion"),
-                    HasSubstr("libciuic_no_such_nccl.so.2: cannot open"),
-                    HasSubstr("pip install nvidia-nccl-cu13"), HasSubstr("CIUIC_NCCL_LIBRARY")));
+                    HasSubstr("pip install nvidia-nccl-cu13"), HasSubstr("CIUIC_NCCL_LIBRARY"),
+                    testing::Not(HasSubstr("libciuic_no_such_nccl.so.2"))));
+  EXPECT_THAT(find_nccl("libciuic_no_such_nccl.so.2", {}).status().message(),
+              HasSubstr("libciuic_no_such_nccl.so.2: cannot open"));
 }
 
 TEST(Nccl, TakesNoSecondCopyBesideALoadedOne) {
-  const std::string paths[] = {"/nonexistent/libnccl.so.2"};
-  const Result<Library> library = find_nccl("libc.so.6", paths);
+  const Result<Library> library = find_nccl("libc.so.6", {});
   ASSERT_EQ(library.status().code(), StatusCode::kUnavailable);
-  EXPECT_THAT(library.status().message(),
-              AllOf(HasSubstr("which is loaded: it lacks ncclGetVersion"),
-                    testing::Not(HasSubstr("/nonexistent"))));
+  EXPECT_THAT(library.status().message(), HasSubstr("which is loaded: it lacks ncclGetVersion"));
 }
 
 TEST(Nccl, ReadsVersions) {

@@ -16,7 +16,7 @@ FAKE_API void* ciuic_fake_host_of(const void* device_pointer);
 FAKE_API size_t ciuic_fake_room(const void* pointer);
 
 // Work on a stream. Each starts when its turn has come, and then a delay more: the one given, or
-// CIUIC_FAKE_CUDA_DELAY_US. They return a code of CUDA's.
+// FAKE_CUDA_DELAY_US. They return a code of CUDA's.
 //   enqueue  `function(data)`, on the stream's thread; it must not call CUDA's functions
 //   fill     a kernel that writes `bytes` times `byte_value`
 //   store    a kernel that writes bytes which are taken from the host at the call
@@ -36,7 +36,7 @@ FAKE_API int ciuic_fake_stream_device(void* stream);
 FAKE_API int ciuic_fake_set_capturing(void* stream, int status);
 
 // Functions that from now on do nothing and return success, by name, with commas: a forgotten
-// synchronisation. Begins as CIUIC_FAKE_CUDA_DROP.
+// synchronisation. Begins as FAKE_CUDA_DROP.
 FAKE_API void ciuic_fake_drop(const char* names);
 
 // How often a function of CUDA's, or of NCCL's, was called in this process, dropped or not. `count`

@@ -39,11 +39,11 @@ static std::vector<int> visible_devices(int devices) {
 
 static Settings read_settings() {
   Settings all;
-  all.devices = visible_devices(static_cast<int>(number_of("CIUIC_FAKE_CUDA_DEVICES", 1)));
-  all.driver_version = static_cast<int>(number_of("CIUIC_FAKE_CUDA_DRIVER", all.driver_version));
-  all.delay_us = number_of("CIUIC_FAKE_CUDA_DELAY_US", all.delay_us);
-  all.device_bytes = static_cast<size_t>(
-      number_of("CIUIC_FAKE_CUDA_MEMORY", static_cast<int64_t>(all.device_bytes)));
+  all.devices = visible_devices(static_cast<int>(number_of("FAKE_CUDA_DEVICES", 1)));
+  all.driver_version = static_cast<int>(number_of("FAKE_CUDA_DRIVER", all.driver_version));
+  all.delay_us = number_of("FAKE_CUDA_DELAY_US", all.delay_us);
+  all.device_bytes =
+      static_cast<size_t>(number_of("FAKE_CUDA_MEMORY", static_cast<int64_t>(all.device_bytes)));
   return all;
 }
 
@@ -52,7 +52,7 @@ Machine::Machine(Settings all)
       memory(static_cast<int>(settings.devices.size()), settings.device_bytes),
       streams(static_cast<int>(settings.devices.size())),
       pid_(::getpid()) {
-  const char* names = std::getenv("CIUIC_FAKE_CUDA_DROP");
+  const char* names = std::getenv("FAKE_CUDA_DROP");
   if (names != nullptr) drop(names);
 }
 

@@ -26,6 +26,6 @@ inline constexpr int kScalarHostImmediate = 1;
 int fail(int code, const std::string& text);
 const char* last_error();
 
-int version();  // CIUIC_FAKE_NCCL_VERSION, 22705
+int version();  // FAKE_NCCL_VERSION, 22705
 
 }  // namespace ciuic::fake_nccl

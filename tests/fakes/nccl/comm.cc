@@ -33,7 +33,7 @@ const char* last_error() { return last_text.load(); }
 
 int version() {
   static const int number = [] {
-    const char* text = std::getenv("CIUIC_FAKE_NCCL_VERSION");
+    const char* text = std::getenv("FAKE_NCCL_VERSION");
     return text == nullptr ? 22705 : std::atoi(text);
   }();
   return number;

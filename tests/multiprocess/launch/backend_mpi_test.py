@@ -62,6 +62,18 @@ def test_calls_are_compared_where_that_is_asked_for(suite) -> None:
 
 
 @pytest.mark.parametrize("name", LAUNCHERS)
+def test_arrays_on_a_gpu(suite, fakes: dict[str, str], name: str) -> None:
+    """They are staged through the host, as for the native backend, in pieces."""
+    suite(name, 2, "--device", "0", "mpi", *QUICK, CIUIC_BUFFER_SIZE="1M", **fakes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_arrays_on_a_gpu_at_length(suite, fakes: dict[str, str], name: str) -> None:
+    suite(name, 2, "--device", "0", "mpi", "dtypes.py", "exchanges.py", **fakes)
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
 def test_what_is_mpis_alone(mpiexec, mpi_library, programs: Path, name: str) -> None:
     """Communicators of mpi4py, orders of ranks, what describe() says, and refusals."""
     command = (sys.executable, str(programs / "mpi_alone.py"))

@@ -51,7 +51,7 @@ def everything(ctx: CiuicContext) -> None:
             ctx.reduce_scatter_async(numpy.ones(2 * size)),
             ctx.all_to_all_async(numpy.arange(size) + 10 * rank),
             ctx.all_to_all_v_async(numpy.full(size, rank), [1] * size, [1] * size),
-            ctx.barrier_async(),
+            *([ctx.barrier_async()] if ctx.backend != "nccl" else []),  # there it is the host's
         ]
         assert not any(handle.done() for handle in handles)
     results = [handle.wait() for handle in reversed(handles)][::-1]
@@ -203,6 +203,8 @@ def main() -> None:
             persistent,
             a_second_start,
         ):
+            if ctx.backend == "nccl" and part in (ranks_that_group_differently, a_second_start):
+                continue  # one rank's message waits behind a collective call of the other's
             part(ctx)
             ctx.barrier()
     print("all good")

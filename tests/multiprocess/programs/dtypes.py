@@ -21,9 +21,11 @@ Array = Any
 
 DTYPES = {name: numpy.dtype(getattr(ml_dtypes, name, name)) for name in ciuic.dtypes.names()}
 IN_MPI = False  # another library adds up: in its order, a hop at a time
+IN_NCCL = False  # likewise; and its MIN and MAX have rules of their own for NaN and -0
 SMALL = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")  # computed in float32
 COMPLEX = {"complex64": numpy.dtype("f4"), "complex128": numpy.dtype("f8")}
 COUNT = 1200
+REFUSED_IN_NCCL = ("int16", "uint16", "complex64", "complex128", "float8_e4m3fn", "float8_e5m2")
 
 warnings.filterwarnings("ignore", "ComplexHalf")
 
@@ -142,7 +144,12 @@ def is_nan_canonical(x: Array) -> bool:
 def check(what: str, got: Array, wanted: Array, arrays: list[Array], is_exact: bool) -> None:
     name = wanted.dtype.name
     different = bits(got) != bits(wanted)
-    if is_float(name) and not (IN_MPI and name in ("float32", "float64")):  # MPI's own sums
+    if IN_NCCL and is_float(name):
+        kinds = [x.view(COMPLEX.get(name, wanted.dtype)) for x in arrays]
+        with numpy.errstate(all="ignore"):
+            odd = functools.reduce(numpy.logical_or, [numpy.isnan(x) | (x == 0) for x in kinds])
+        different &= ~odd
+    elif is_float(name) and not (IN_MPI and name in ("float32", "float64")):  # MPI's own sums
         assert is_nan_canonical(got), f"{what}: a NaN is not the canonical one"
     if not different.any():
         return
@@ -175,8 +182,20 @@ def as_numpy(x: torch.Tensor, dtype: numpy.dtype) -> Array:
 def is_exact_in(name: str, op: ReduceOp, size: int, in_rank_order: bool) -> bool:
     if in_rank_order or not is_float(name) or op in (ReduceOp.MIN, ReduceOp.MAX):
         return True
-    # MPI rounds small floats once they are scaled for AVG, and again.
-    return size == 2 and not (IN_MPI and op is ReduceOp.AVG)
+    # Others round small floats once they are scaled for AVG, and again.
+    return size == 2 and not ((IN_MPI or IN_NCCL) and op is ReduceOp.AVG)
+
+
+def nccl_reduces(ctx: CiuicContext, name: str, op: ReduceOp) -> bool:
+    """What NCCL has not is refused on every rank, and nothing is sent."""
+    try:
+        ctx.all_reduce(numpy.zeros(3, DTYPES[name]), op)
+    except ciuic.UnsupportedError as error:
+        assert "Nothing was sent" in str(error), error
+        is_bitwise = op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+        assert is_bitwise or name in REFUSED_IN_NCCL, f"{name} {op.name}: {error}"
+        return False
+    return True
 
 
 def reductions(ctx: CiuicContext, in_rank_order: bool) -> int:
@@ -194,6 +213,8 @@ def reductions(ctx: CiuicContext, in_rank_order: bool) -> int:
                         assert "Nothing was sent" in str(error)
                     else:
                         raise AssertionError(f"{op.name} of {name} is none")
+                continue
+            if IN_NCCL and not nccl_reduces(ctx, name, op):
                 continue
             pairs += 1
             arrays = inputs(name, op, size)
@@ -220,7 +241,8 @@ def reductions(ctx: CiuicContext, in_rank_order: bool) -> int:
 
 def averages_near_the_largest(ctx: CiuicContext) -> None:
     """The sum overflows, the average does not."""
-    for name in ("float16", "float8_e5m2", "float8_e4m3fn", "bfloat16", "float32", "float64"):
+    small = ("float8_e5m2", "float8_e4m3fn")
+    for name in ("float16", *(() if IN_NCCL else small), "bfloat16", "float32", "float64"):
         most = float(ml_dtypes.finfo(DTYPES[name]).max)
         x = numpy.full(5, 40000.0 if name == "float16" else 0.9 * most, DTYPES[name])
         value = float(x[0])
@@ -332,16 +354,17 @@ def mismatch() -> None:
 
 
 def main() -> None:
-    global IN_MPI
+    global IN_MPI, IN_NCCL
     with CiuicContext(timeout_s=120) as ctx:
         IN_MPI = ctx.backend == "mpi"
+        IN_NCCL = ctx.backend == "nccl"
         over_tcp = os.environ.get("CIUIC_TRANSPORT") == "tcp"
         assert ("tcp" in str(ctx.describe()["transports"])) == over_tcp
-        pairs = reductions(ctx, in_rank_order=not over_tcp and not IN_MPI)
+        pairs = reductions(ctx, in_rank_order=not (over_tcp or IN_MPI or IN_NCCL))
         averages_near_the_largest(ctx)
         dtypes = movements(ctx)
         ctx.barrier()
-    if not IN_MPI or os.environ.get("CIUIC_CHECK") == "1":
+    if not (IN_MPI or IN_NCCL) or os.environ.get("CIUIC_CHECK") == "1":
         mismatch()
     print(f"all good: {pairs} pairs, {dtypes} dtypes moved", file=sys.stdout)
 

@@ -18,6 +18,7 @@ from ciuic import _native
 from ciuic.dtypes import PER_DEVICE, SIZE_OF_CODE, dtype_in
 
 DELAY_US = 150  # of the kernel that writes an input
+NOT_READY = 600
 _DEVICE_TO_HOST = 2
 
 _RealCall = _native.Call
@@ -46,10 +47,10 @@ class Cuda:
     def free(self, address: int) -> None:
         self.call("cudaFreeAsync", ctypes.c_void_p(address), self.stream)
 
-    def store(self, target: int, source: int, nbytes: int) -> None:
-        """The kernel: what it writes is taken now, and written later."""
+    def store(self, target: int, source: int, nbytes: int, delay_us: int = DELAY_US) -> None:
+        """A kernel: what it writes is taken now, and written later."""
         pointers = (ctypes.c_void_p(target), ctypes.c_void_p(source))
-        size, delay = ctypes.c_size_t(nbytes), ctypes.c_int64(DELAY_US)
+        size, delay = ctypes.c_size_t(nbytes), ctypes.c_int64(delay_us)
         self.call("ciuic_fake_store", self.stream, *pointers, size, delay)
 
     def load(self, target: int, source: int, nbytes: int) -> None:
