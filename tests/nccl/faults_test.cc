@@ -154,17 +154,6 @@ TEST(Faults, CallsThatDifferAreNamedBeforeNcclIsCalled) {
              AllOf(HasSubstr("mismatch: "), HasSubstr("all_reduce("), HasSubstr("broadcast(")));
 }
 
-// Without CIUIC_CHECK, where the first calls on a GPU make NCCL's communicator.
-TEST(Faults, FirstCallsThatDifferAreNamed) {
-  RankOptions options;
-  options.backend = "auto";
-  const auto said = on_ranks(2, options, [](GpuRank& gpu) -> std::string {
-    const MutableBuffer buffer = buffer_of(gpu, 10 + gpu.options().rank);
-    return end_of(gpu, sum(gpu, buffer));
-  });
-  expect_all(said, -1, AllOf(HasSubstr("mismatch: "), HasSubstr("10"), HasSubstr("11")));
-}
-
 TEST(Faults, AbortEndsWhatIsUnderWay) {
   const auto said = on_ranks(3, {}, [](GpuRank& gpu) -> std::string {
     std::optional<Gate> gate;
