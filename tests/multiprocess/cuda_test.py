@@ -68,7 +68,8 @@ def test_a_synchronisation_that_is_left_out_is_seen(
     suite, backend: str, device: int, forgotten: str
 ) -> None:
     """The suite fails where the library forgets it: the fake really runs later."""
-    result = suite(2, backend, device, "operations.py", FAKE_CUDA_DROP=forgotten)
+    slow = {"KERNEL_US": "20000", "FAKE_CUDA_DELAY_US": "5000"}
+    result = suite(2, backend, device, "operations.py", FAKE_CUDA_DROP=forgotten, **slow)
     assert result.returncode != 0
     assert "AssertionError" in result.stdout + result.stderr, result.stdout + result.stderr
 

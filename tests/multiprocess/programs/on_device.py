@@ -17,7 +17,7 @@ from typing import Any
 from ciuic import _native
 from ciuic.dtypes import PER_DEVICE, SIZE_OF_CODE, dtype_in
 
-DELAY_US = 150  # of the kernel that writes an input
+DELAY_US = int(os.environ.get("KERNEL_US", "150"))  # of the kernel that writes an input
 NOT_READY = 600
 _DEVICE_TO_HOST = 2
 
