@@ -40,7 +40,8 @@ class CiuicContext(Operations):
             ``"auto"`` takes what fits: nccl for CUDA tensors, where every rank has NCCL and a GPU
             of its own; else native. All ranks take the same, and :meth:`describe` says why
             (docs/backends.md). With CUDA, the GPU of the local rank becomes the current device.
-        buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held.
+        buffer_size: Bytes of staging memory at most; :meth:`memory_usage` tells what is held. With
+            nccl, the size of NCCL's buffers (``NCCL_BUFFSIZE``), where it is given.
             Beside it up to 16 small messages a peer, of 16 KiB at most, wait for their recv.
             ``None``: ``CIUIC_BUFFER_SIZE``, or 64 MiB (``1 << 26``).
         timeout_s: Seconds for the join, and for each operation that names no time of its own.
@@ -94,7 +95,7 @@ class CiuicContext(Operations):
         if backend == "auto":
             backend = settings["backend"]
         if buffer_size is None:
-            buffer_size = settings["buffer_size"]
+            buffer_size = 0  # the setting's, or the default
         elif buffer_size < 1:
             raise InvalidArgumentError(f"buffer_size={buffer_size} is less than 1 byte")
         self.timeout_s: float = settings["timeout_ms"] / 1000 if timeout_s is None else timeout_s

@@ -5,6 +5,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <map>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "base/config.h"
 #include "bootstrap/environment.h"
 #include "bootstrap/pmix_space.h"
+#include "ciuic/nccl.h"
 #include "module.h"
 
 namespace ciuic::python {
@@ -51,6 +53,18 @@ void bind_launch(nb::module_& module) {
       .def_ro("local_rank", &Launched::local_rank)
       .def_ro("local_size", &Launched::local_size)
       .def_ro("launcher", &Launched::launcher);
+  module.def(
+      "nccl_advice",
+      [](size_t buffer_size) {
+        const NcclAdvice advice = nccl_advice(buffer_size);
+        nb::list variables;
+        for (const NcclVariable& each : advice.variables) {
+          variables.append(nb::make_tuple(each.name, each.value, each.why));
+        }
+        return nb::make_tuple(variables, advice.warnings);
+      },
+      nb::arg("buffer_size") = 0,
+      "What this process's environment lacks for NCCL on this host: (name, value, why), warnings.");
   module.def("find_launcher", &find, nb::arg("timeout_ms"), "Of this process.");
   module.def("read_launcher", &read, nb::arg("variables") = nb::none(),
              "Of a process with these variables; of this one. Asks no launcher.");

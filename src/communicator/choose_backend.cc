@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/nccl/nccl_settings.h"
 #include "base/printable.h"
 #include "drivers/cuda/cuda.h"
 #include "drivers/nccl/nccl.h"
@@ -27,7 +28,7 @@ static std::string reason_of(const Status& status) {
 }
 
 bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
-                                 int* device) {
+                                 size_t nccl_buffer_size, int* device) {
   bootstrap::GpuFacts facts;
   *device = -1;
   if (options.backend != "auto" && options.backend != "nccl") return facts;
@@ -51,6 +52,7 @@ bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Confi
     return facts;
   }
   facts.bus_id = bus_id;
+  (void)backend::settle_nccl_settings(nccl_buffer_size);
   auto process = nccl_process(config);
   if (!process.ok()) {
     facts.why_not = reason_of(process.status());

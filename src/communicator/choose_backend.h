@@ -25,9 +25,10 @@ Result<std::shared_ptr<backend::NcclProcess>> nccl_process(const Config& config)
 
 // What this rank can say of its GPU: the options', or the current one of this thread. "auto" looks
 // only where the program has loaded CUDA already, since to start it takes a second; "nccl" loads
-// it. `device`: its number, -1 without one.
+// it. Before NCCL is loaded its environment is settled, with `nccl_buffer_size` (0: NCCL's own).
+// `device`: its number, -1 without one.
 bootstrap::GpuFacts look_for_gpu(const CommunicatorOptions& options, const Config& config,
-                                 int* device);
+                                 size_t nccl_buffer_size, int* device);
 
 // `asked` is "auto", "native", "nccl" or "mpi". kUnavailable: "nccl", and a rank has no GPU or no
 // NCCL, two ranks share a GPU, or versions differ; on every rank.

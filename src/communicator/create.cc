@@ -95,15 +95,15 @@ static std::unique_ptr<control::ControlGroup> control_of(Joined* joined,
 
 Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
                                                         const Config& config,
-                                                        int64_t join_timeout_ms,
-                                                        const MpiJoin& mpi) {
+                                                        int64_t join_timeout_ms, const MpiJoin& mpi,
+                                                        size_t nccl_buffer_size) {
   Result<topology::Host> host = topology::this_host(config.host_id);
   if (!host.ok()) return host.status();
   auto driver = process_driver({.buffer_size = options.buffer_size, .spin_us = config.spin_us});
   if (!driver.ok()) return driver.status();
   (void)process_recorder(config, *host);  // so that one that hangs in the join is seen, too
   int device = -1;
-  const bootstrap::GpuFacts gpu = look_for_gpu(options, config, &device);
+  const bootstrap::GpuFacts gpu = look_for_gpu(options, config, nccl_buffer_size, &device);
   CommunicatorOptions of_join = options;
   of_join.timeout_ms = join_timeout_ms;
   Result<Joined> joined =
@@ -149,7 +149,8 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOpt
     if (!mpi.ok()) return mpi.status();
     join_timeout_ms = std::max<int64_t>(1, left_ms(deadline, now_ns()));
   }
-  Result<std::unique_ptr<State>> state = make_state(*options, *config, join_timeout_ms, *mpi);
+  Result<std::unique_ptr<State>> state =
+      make_state(*options, *config, join_timeout_ms, *mpi, asked.buffer_size);
   if (!state.ok()) return state.status();
   return std::unique_ptr<Communicator>(new Communicator(std::move(*state)));
 }

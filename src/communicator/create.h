@@ -12,10 +12,11 @@
 namespace ciuic {
 
 // Joins. `options` with nothing left to default but rank, size and store. `mpi`: where that is the
-// backend, and begun.
+// backend, and begun. `nccl_buffer_size`: what was asked for; 0: nothing was.
 Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOptions& options,
                                                         const Config& config,
                                                         int64_t join_timeout_ms,
-                                                        const MpiJoin& mpi = {});
+                                                        const MpiJoin& mpi = {},
+                                                        size_t nccl_buffer_size = 0);
 
 }  // namespace ciuic

@@ -3,6 +3,8 @@
 
 #include "communicator/make_backend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -11,7 +13,9 @@
 #include "backend/mpi/mpi_backend.h"
 #include "backend/native/native_backend.h"
 #include "backend/nccl/nccl_backend.h"
+#include "backend/nccl/nccl_settings.h"
 #include "backend/staged/staged_backend.h"
+#include "base/json_text.h"
 #include "communicator/process_recorder.h"
 
 namespace ciuic {
@@ -110,7 +114,15 @@ static Result<std::unique_ptr<backend::NcclBackend>> make_nccl(
       .check = parts.config.check && joined.layout.size() > 1,
       .cpu_goes_native = joined.backend.takes_cpu,
       .timeout_ms = parts.options.timeout_ms,
-      .device = parts.device});
+      .device = parts.device,
+      .traffic_class = backend::settle_nccl_settings(0).traffic_class()});
+}
+
+static std::string description_of(const backend::NcclProcess& process) {
+  return fmt::format("{{\"version\":{},\"path\":{},\"cuda\":{},{}}}",
+                     json_quoted(nccl::version_text(process.nccl().version)),
+                     json_quoted(process.nccl().path), json_quoted(process.cuda().path),
+                     backend::settle_nccl_settings(0).to_json());
 }
 
 static void describe(const char* name, const std::string& json, Communicator::State* state) {
@@ -127,6 +139,7 @@ Status make_backend(const BackendParts& parts, Joined joined, Communicator::Stat
     auto made = make_nccl(parts, joined, std::move(native), control);
     if (!made.ok()) return made.status();
     state->nccl = made->get();
+    describe("nccl", description_of(*state->nccl->process()), state);
     state->backend = std::move(*made);
     return {};
   }

@@ -61,6 +61,13 @@ def test_auto_takes_nccl_for_gpus_and_native_for_the_cpu(good_suite) -> None:
     good_suite(2, "nccl", OWN_GPU, *QUICK, CIUIC_BACKEND="auto")
 
 
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_a_gather_by_whatever_the_hardware_has(good_suite, ranks: int) -> None:
+    """The example, whose tensors are on GPUs, one a rank."""
+    example = "../../../examples/five_ways/3_backend.py"
+    good_suite(ranks, "nccl", OWN_GPU, example, CIUIC_BACKEND="auto", FAKE_CUDA_DEVICES=str(ranks))
+
+
 # Each planted fault, and the operations that it breaks.
 @pytest.mark.parametrize("forgotten", ["cudaStreamWaitEvent", "cudaEventRecord"])
 @pytest.mark.parametrize(("backend", "device"), [("native", 0), ("nccl", OWN_GPU)])

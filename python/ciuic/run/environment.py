@@ -51,7 +51,8 @@ class Job:
 
     def variables(self, rank: int) -> dict[str, str]:
         """What ``rank`` gets beside what this process has."""
-        return {**self._common, "RANK": str(rank), "LOCAL_RANK": str(rank), **_share(self)}
+        nccl = {name: value for name, value, _ in _native.nccl_advice()[0]}  # where there is RoCE
+        return {**nccl, **self._common, "RANK": str(rank), "LOCAL_RANK": str(rank), **_share(self)}
 
     def environment(self, rank: int) -> dict[str, str]:
         """The whole environment of ``rank``."""

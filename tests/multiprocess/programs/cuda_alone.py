@@ -90,8 +90,13 @@ def graphs(ctx: CiuicContext, cuda: on_device.Cuda) -> None:
 
 
 def nccl_alone(cuda: on_device.Cuda) -> None:
-    with CiuicContext(backend="nccl", timeout_s=60) as ctx:
+    with CiuicContext(backend="nccl", timeout_s=60, buffer_size=1 << 25) as ctx:
         assert ctx.backend == "nccl"
+        told = ctx.describe()["nccl"]
+        assert told["path"] == os.environ["CIUIC_NCCL_LIBRARY"]
+        assert told["version"].startswith("2.")
+        [setting] = [each for each in told["settings"] if each["name"] == "NCCL_BUFFSIZE"]
+        assert (setting["value"], setting["source"]) == (str(1 << 25), "ciuic")
         with refused(ValueError, "all_reduce", "CPU", "Nothing was sent"):
             ctx.all_reduce(numpy.ones(3))
         other = CudaArray.of(on_device.Cuda(3), numpy.ones(3))
