@@ -135,6 +135,7 @@ std::vector<std::string> on_ranks(int size, const RankOptions& options, const Bo
     own.size = size;
     own.directory = directory.path();
     GpuRank gpu(own);
+    if (own.before_join) own.before_join(gpu);
     const Status joined = gpu.join();
     teller.say("said " + (joined.ok() ? body(gpu) : "join: " + joined.message()));
   });

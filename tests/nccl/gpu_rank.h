@@ -16,6 +16,8 @@
 
 namespace ciuic::nccl_test {
 
+class GpuRank;
+
 struct RankOptions {
   int rank = 0;
   int size = 2;
@@ -24,6 +26,7 @@ struct RankOptions {
   int64_t timeout_ms = 60'000;
   int device = -1;  // -1: that of its rank
   int devices = 0;  // that are there; 0: one a rank
+  std::function<void(GpuRank& gpu)> before_join = {};
 };
 
 // The fake's own functions.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "backend/nccl/nccl_meeting.h"
+#include "base/assert.h"
 #include "collective/device.h"
 #include "collective/prepare.h"
 
@@ -29,13 +30,6 @@ static constexpr int64_t kCloseMs = 5000;
 
 static Status closed() {
   return {StatusCode::kClosed, "the communicator is closed; make a new one"};
-}
-
-static const engine::Request* first_collective(const std::vector<engine::Request>& requests) {
-  for (const engine::Request& request : requests) {
-    if (request.kind == engine::RequestKind::kCollective) return &request;
-  }
-  return nullptr;
 }
 
 NcclBackend::NcclBackend(NcclBackendOptions options)
@@ -137,28 +131,6 @@ Status NcclBackend::check_stream(const Checked& checked, const Stream& stream) c
                       collective::name_of(checked.calls.front()))};
 }
 
-// Only two of the ranks know of a message, and all must make NCCL's communicator.
-Status NcclBackend::check_messages(const Checked& checked) const {
-  if (place_.size == 1 || comm_ != nullptr || first_collective(checked.requests) != nullptr) {
-    return {};
-  }
-  const auto& calls = checked.calls;
-  const auto message = std::find_if(calls.begin(), calls.end(),
-                                    [this](const Call& call) { return call.peer != place_.rank; });
-  if (message == calls.end()) return {};
-  return {StatusCode::kUnsupported,
-          fmt::format("{}: all ranks make NCCL's communicator in their first collective operation "
-                      "of tensors on a GPU, and there was none yet; call one first, or take "
-                      "backend=\"nccl\", which makes it at the join. Nothing was sent.",
-                      collective::name_of(*message))};
-}
-
-bool NcclBackend::is_well() {
-  if (!native_->status().ok()) return false;
-  const NcclProcess::Lock held = process_->lock();
-  return group_->status().ok();
-}
-
 // A Work that has ended so.
 Work NcclBackend::failed(const Status& status) {
   auto* state = new engine::WorkState(process_);
@@ -217,16 +189,8 @@ Status NcclBackend::make_stream(int device, std::shared_ptr<NcclComm>* comm) {
   return {};
 }
 
-// The ranks compare the call for which they come, if any, and their cards.
-Status NcclBackend::meet(const engine::Request* first, const Status& own, int device,
-                         const Times& times, nccl::UniqueId* id) {
-  const OperationOptions options{
-      .timeout_ms = times.timeout_ms, .wait_follows = true, .of_library = true};
-  if (first != nullptr) {
-    Result<Work> compared = native_->compare(*first, options);
-    if (!compared.ok()) return compared.status();
-    CIUIC_RETURN_IF_ERROR(compared->wait());
-  }
+// The ranks look at each other's cards.
+Status NcclBackend::meet(const Status& own, int device, const Times& times, nccl::UniqueId* id) {
   NcclCard card = nccl_card(process_->cuda(), process_->nccl(), device, place_.rank, own);
   NcclCard::set(card.host_id, options_.host_id);
   NcclCard::set(card.host_name, options_.host_name);
@@ -234,7 +198,8 @@ Status NcclBackend::meet(const engine::Request* first, const Status& own, int de
   const Call exchange = Call::all_gather(
       {&card, sizeof card, DataType::kUInt8, {}},
       {cards.data(), static_cast<int64_t>(cards.size() * sizeof card), DataType::kUInt8, {}});
-  Result<Work> exchanged = native_->submit({&exchange, 1}, options);
+  Result<Work> exchanged =
+      native_->submit({&exchange, 1}, {.timeout_ms = times.timeout_ms, .wait_follows = true});
   if (!exchanged.ok()) return exchanged.status();
   CIUIC_RETURN_IF_ERROR(exchanged->wait());
   *id = cards[0].id;
@@ -265,9 +230,11 @@ Status NcclBackend::connect(const std::shared_ptr<NcclComm>& comm, const nccl::U
   return making->work.wait();
 }
 
-// All ranks. `first`: the call for which it is made, which they compare; null at the join.
-Status NcclBackend::have_comm(int device, const engine::Request* first, const Times& times) {
+Status NcclBackend::ensure_comm(int device, int64_t timeout_ms) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return closed();
   if (comm_ != nullptr) return {};
+  const Times times = times_of(timeout_ms);
   std::shared_ptr<NcclComm> comm;
   const Status own = make_stream(device, &comm);
   if (place_.size == 1) {
@@ -276,18 +243,12 @@ Status NcclBackend::have_comm(int device, const engine::Request* first, const Ti
     group_->set_comm(comm);
   } else {
     nccl::UniqueId id;
-    CIUIC_RETURN_IF_ERROR(meet(first, own, device, times, &id));
+    CIUIC_RETURN_IF_ERROR(meet(own, device, times, &id));
     CIUIC_RETURN_IF_ERROR(connect(comm, id, times));
   }
   device_ = device;
   comm_ = std::move(comm);
   return {};
-}
-
-Status NcclBackend::ensure_comm(int device, int64_t timeout_ms) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (closed_) return closed();
-  return have_comm(device, nullptr, times_of(timeout_ms));
 }
 
 // CIUIC_CHECK: on the host, before NCCL is called.
@@ -336,13 +297,11 @@ Status NcclBackend::put(const Checked& checked, const Stream& stream,
 Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& options) {
   if (checked.calls.empty()) return Work();
   CIUIC_RETURN_IF_ERROR(check_stream(checked, options.stream));
-  CIUIC_RETURN_IF_ERROR(check_messages(checked));
+  CIUIC_ASSERT(comm_ != nullptr);  // the join has made it
   const Times times = times_of(options.timeout_ms);
-  Status ready = have_comm(checked.device, first_collective(checked.requests), times);
-  if (ready.ok() && options_.check && place_.size > 1) ready = compare(checked, times);
-  if (!ready.ok()) {
-    if (is_well()) return ready;
-    return failed(ready);
+  if (options_.check && place_.size > 1) {
+    const Status compared = compare(checked, times);
+    if (!compared.ok()) return failed(compared);
   }
   Result<std::shared_ptr<NcclEvent>> end = events_->take();
   if (!end.ok()) return end.status();

@@ -13,9 +13,9 @@
 // deaths, late ranks and calls that differ, and it carries barriers and calls of the CPU's memory.
 //
 // A call puts its work into a stream of the group's, behind what the caller's stream has now; so
-// operations of a group run one after another, messages among them. The host waits for nothing but
-// the first call, in which NCCL connects. Messages of a pair of ranks match in their order alone:
-// tags are for other backends.
+// operations of a group run one after another, messages among them. The host waits for nothing,
+// save in the first calls, in which NCCL connects. Messages of a pair of ranks match in their order
+// alone: tags are for other backends.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ struct NcclBackendOptions {
   bool check = false;                                  // CIUIC_CHECK
   bool cpu_goes_native = true;  // else calls of the CPU's memory are refused, but the library's own
   int64_t timeout_ms = kDefaultTimeoutMs;
-  int device = -1;  // of the group's tensors on this rank; -1: that of the first call
+  int device = -1;  // of the group's tensors on this rank; -1: that of ensure_comm()
   int traffic_class = nccl::kUndefined;
 };
 
@@ -54,9 +54,8 @@ class NcclBackend final : public Backend {
 
   const std::shared_ptr<NcclProcess>& process() const { return process_; }
 
-  // Makes NCCL's communicator where it is not there, with all ranks; else the first collective
-  // operation does. An error that all ranks see alike, such as two ranks on one GPU, leaves the
-  // group as it was; any other ends it.
+  // Makes NCCL's communicator, with all ranks, once the control plane runs and before any call of
+  // tensors on a GPU. What would keep it from coming is named on all ranks, before NCCL is called.
   Status ensure_comm(int device, int64_t timeout_ms);
 
   Capabilities capabilities() const override;
@@ -101,13 +100,10 @@ class NcclBackend final : public Backend {
   Status check_device(const Call& call, int device) const;
   Status check_stream(const Checked& checked, const Stream& stream) const;
   Result<Work> start(const Checked& checked, const OperationOptions& options);
-  Status have_comm(int device, const engine::Request* first, const Times& times);
   Status make_stream(int device, std::shared_ptr<NcclComm>* comm);
-  Status meet(const engine::Request* first, const Status& own, int device, const Times& times,
-              nccl::UniqueId* id);
+  Status meet(const Status& own, int device, const Times& times, nccl::UniqueId* id);
   Status connect(const std::shared_ptr<NcclComm>& comm, const nccl::UniqueId& id,
                  const Times& times);
-  Status check_messages(const Checked& checked) const;
   Status compare(const Checked& checked, const Times& times);
   Status number(const Checked& checked, NcclOperation* operation);
   std::shared_ptr<NcclOperation> begin(const char* name, const Times& times,
@@ -115,7 +111,6 @@ class NcclBackend final : public Backend {
   Status put(const Checked& checked, const Stream& stream, const NcclOperation& operation);
   Status wait_until_begun(NcclComm* comm);
   Work failed(const Status& status);
-  bool is_well();
 
   const std::shared_ptr<NcclProcess> process_;
   const std::unique_ptr<NativeBackend> native_;
@@ -126,7 +121,7 @@ class NcclBackend final : public Backend {
 
   std::mutex mutex_;  // guards what follows, and that calls have one order; before process_'s lock
   collective::Chooser chooser_;
-  int device_ = -1;                 // -1: no call was made
+  int device_ = -1;
   std::shared_ptr<NcclComm> comm_;  // null: not made
   std::shared_ptr<NcclEvents> events_;
   std::shared_ptr<NcclEvent> ready_;  // the caller's stream, at the call
