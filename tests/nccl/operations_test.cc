@@ -253,6 +253,7 @@ std::string Caller::run(const std::string& operation, Wait wait) {
     const Status ended = work->wait();
     if (!ended.ok()) return ended.message();
   }
+  if (operation == "ring" && work->source() != calls_[1].peer) return "another source";
   return compare(found);
 }
 

@@ -306,6 +306,9 @@ Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& 
   Result<std::shared_ptr<NcclEvent>> end = events_->take();
   if (!end.ok()) return end.status();
   const auto operation = begin(checked.requests.front().operation, times, std::move(*end));
+  for (const Call& call : checked.calls) {
+    if (call.operation == Operation::kRecv) operation->state->came_from(call.peer, call.tag);
+  }
   const Status numbered = number(checked, operation.get());
   if (!numbered.ok()) return numbered;
   {
