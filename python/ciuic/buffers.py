@@ -12,12 +12,13 @@ An :class:`ArrayKind` knows one library's arrays; none is imported before one of
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from ciuic import _native
+from ciuic.array_kind import ArrayKind, refuse
+from ciuic.cuda_arrays import CudaArrays
 from ciuic.dtypes import CODE_OF_DTYPE, CODE_OF_NAME, NAME_OF_CODE, PER_DEVICE, SIZE_OF_CODE
 from ciuic.errors import InvalidArgumentError
 
@@ -30,59 +31,14 @@ _BYTE = CODE_OF_NAME["uint8"]
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # not NumPy's own
 
 
-class ArrayKind(Protocol):
-    """What differs between libraries of arrays."""
-
-    name: str
-
-    def check(self, x: Any, writes: bool) -> int | None:
-        """Raises ValueError where ``x`` cannot be taken; gives the number of its dtype.
-
-        None: the core has no such dtype, so that ``x`` can be moved and not reduced.
-        """
-        ...
-
-    def device(self, x: Any) -> int:
-        """The number of the CUDA device that ``x`` is on; -1 on the CPU."""
-        ...
-
-    def count(self, x: Any) -> int: ...
-
-    def itemsize(self, x: Any) -> int:
-        """Bytes of an element."""
-        ...
-
-    def shape(self, x: Any) -> tuple[int, ...]: ...
-
-    def is_contiguous(self, x: Any) -> bool: ...
-
-    def address(self, x: Any, writes: bool) -> int: ...
-
-    def empty(self, x: Any, shape: Sequence[int]) -> Any:
-        """New contiguous memory of ``x``'s dtype."""
-        ...
-
-    def copy(self, target: Any, source: Any) -> None:
-        """Copies element by element, whatever the strides; ``target`` has ``source``'s shape."""
-        ...
-
-    def rows(self, x: Any) -> list[Any]:
-        """The parts ``x[0], x[1], ...`` as arrays over the same memory."""
-        ...
-
-
-def _refuse(what: str, instead: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"{what}; {instead}. Nothing was sent.")
-
-
 def _not_reducible(dtype: Any) -> InvalidArgumentError:
     newbyteorder = getattr(dtype, "newbyteorder", None)
     if newbyteorder is not None and newbyteorder("=") in CODE_OF_DTYPE:
-        return _refuse(
+        return refuse(
             f"an array of foreign byte order ({dtype.str}) cannot be reduced",
             "give x.astype(x.dtype.newbyteorder('='))",
         )
-    return _refuse(
+    return refuse(
         f"elements of {dtype} cannot be reduced, only moved",
         f"there are reductions of {', '.join(CODE_OF_NAME)}",
     )
@@ -124,23 +80,23 @@ class TorchArrays:
             dispatch is not self._torch._C._disabled_torch_dispatch_impl
             and type(x) is not self._torch.Tensor
         ):
-            raise _refuse(
+            raise refuse(
                 f"a {type(x).__name__}, which wraps other tensors",
                 "give the tensor within, such as x.to_local()",
             )
         if x.layout is not self._torch.strided:
-            raise _refuse(f"a tensor of layout {x.layout}", "give a dense one, x.to_dense()")
+            raise refuse(f"a tensor of layout {x.layout}", "give a dense one, x.to_dense()")
         if x.device.type not in ("cpu", "cuda"):
-            raise _refuse(f"a tensor on {x.device}", "there are CPU and CUDA tensors, give x.cpu()")
+            raise refuse(f"a tensor on {x.device}", "there are CPU and CUDA tensors, give x.cpu()")
         if x.is_quantized and (
             x.qscheme() is not self._torch.per_tensor_affine
             or x.dtype in (self._torch.quint4x2, self._torch.quint2x4)
         ):
-            raise _refuse(
+            raise refuse(
                 f"a tensor of {x.dtype} quantized {x.qscheme()}", "give x.int_repr(), or its parts"
             )
         if writes and _overlaps(x.shape, x.stride()):
-            raise _refuse(
+            raise refuse(
                 "a tensor whose elements share memory (expand(), as_strided()) cannot be written",
                 "give x.contiguous() and take the result from it",
             )
@@ -194,9 +150,9 @@ class NumpyArrays:
 
     def check(self, x: Any, writes: bool) -> int | None:
         if type(x).__name__ == "MaskedArray":
-            raise _refuse("a masked array", "give x.filled(0) or x.data")
+            raise refuse("a masked array", "give x.filled(0) or x.data")
         if x.dtype.hasobject:
-            raise _refuse(
+            raise refuse(
                 f"an array of {x.dtype}, which holds addresses of objects",
                 "give arrays of numbers, or of S and U of a fixed length",
             )
@@ -205,9 +161,9 @@ class NumpyArrays:
             code = _code_of_ml_dtypes(x.dtype)
         if writes:
             if not x.flags.writeable:
-                raise _refuse("a read-only array cannot be written", "give x.copy()")
+                raise refuse("a read-only array cannot be written", "give x.copy()")
             if x.dtype.itemsize > 0 and _overlaps(x.shape, x.strides):
-                raise _refuse(
+                raise refuse(
                     "an array whose elements share memory (broadcast_to()) cannot be written",
                     "give x.copy()",
                 )
@@ -271,82 +227,8 @@ class DlpackArrays(NumpyArrays):
 
     def check(self, x: Any, writes: bool) -> int | None:
         if writes and _overlaps(x.shape, x.strides):
-            raise _refuse("an array whose elements share memory cannot be written", "copy it")
+            raise refuse("an array whose elements share memory cannot be written", "copy it")
         return self._code
-
-
-class CudaArrays:
-    """Arrays of other libraries on CUDA devices, by DLPack and the array API standard.
-
-    What was put into the device's legacy default stream before the call is done when they are read;
-    the library's own exchange (``__dlpack__``) sees to that.
-    """
-
-    name = "dlpack"
-
-    def check(self, x: Any, writes: bool) -> int | None:
-        view = _cuda_view(x)
-        if writes and not view.writable:
-            raise _refuse("a read-only array cannot be written", "give a copy")
-        if not self.is_contiguous(x):
-            raise _refuse(
-                f"an array ({type(x).__name__}) on a GPU that is not contiguous", "give a copy"
-            )
-        if view.itemsize == 0:
-            raise _refuse(
-                f"an array ({type(x).__name__}) whose elements are no whole bytes",
-                "give a view of its bytes",
-            )
-        return view.code
-
-    def device(self, x: Any) -> int:
-        return _cuda_view(x).device
-
-    def count(self, x: Any) -> int:
-        return math.prod(_cuda_view(x).shape)
-
-    def itemsize(self, x: Any) -> int:
-        return _cuda_view(x).itemsize
-
-    def shape(self, x: Any) -> tuple[int, ...]:
-        return tuple(_cuda_view(x).shape)
-
-    def is_contiguous(self, x: Any) -> bool:
-        view = _cuda_view(x)
-        expected = 1
-        for length, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
-            if length > 1 and stride != expected:
-                return 0 in view.shape
-            expected *= length
-        return True
-
-    def address(self, x: Any, writes: bool) -> int:
-        return _cuda_view(x).address
-
-    def empty(self, x: Any, shape: Sequence[int]) -> Any:
-        return x.__array_namespace__().empty(tuple(shape), dtype=x.dtype, device=x.device)
-
-    def copy(self, target: Any, source: Any) -> None:
-        target[...] = source
-
-    def rows(self, x: Any) -> list[Any]:
-        return [x[i, ...] for i in range(self.shape(x)[0])]
-
-
-class _CudaView(NamedTuple):
-    """What the core says of an array on a GPU; strides in elements."""
-
-    address: int
-    shape: list[int]
-    strides: list[int]
-    itemsize: int
-    code: int | None
-    device: int
-    writable: bool
-
-
-def _cuda_view(x: Any) -> _CudaView:
-    return _CudaView(*_native.cuda_view(x))
 
 
 _CUDA_ARRAYS = CudaArrays()
@@ -484,7 +366,7 @@ def _array_and_kind(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
         _enter_direct_path(type(x))
         return x, kind
     if not hasattr(x, "__dlpack__"):
-        raise _refuse(
+        raise refuse(
             f"{type(x).__name__} is no array", "give a tensor, a NumPy array or one with DLPack"
         )
     return _dlpack_array(x, writes)
@@ -495,7 +377,7 @@ def _dlpack_array(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
     if device_type == _DLPACK_CUDA:
         return x, _CUDA_ARRAYS
     if device_type not in _DLPACK_CPU:
-        raise _refuse(
+        raise refuse(
             f"an array ({type(x).__name__}) on a device of DLPack's type {device_type}",
             "there are those of the CPU and of CUDA, copy it there",
         )
@@ -503,12 +385,12 @@ def _dlpack_array(x: Any, writes: bool) -> tuple[Any, ArrayKind]:
 
     view, code, writable = _native.dlpack_view(x)
     if view is None:
-        raise _refuse(
+        raise refuse(
             f"an array ({type(x).__name__}) whose elements are no whole bytes",
             "give a view of its bytes",
         )
     if writes and not writable:
-        raise _refuse("a read-only array cannot be written", "give a copy")
+        raise refuse("a read-only array cannot be written", "give a copy")
     return view, DlpackArrays(numpy, code)
 
 

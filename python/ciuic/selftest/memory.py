@@ -47,7 +47,7 @@ class Memory:
 
 
 class _MemoryArrays:
-    """What :class:`ciuic.buffers.ArrayKind` asks for."""
+    """What :class:`ciuic.array_kind.ArrayKind` asks for."""
 
     name = "memory"
 

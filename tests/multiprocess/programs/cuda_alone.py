@@ -107,7 +107,11 @@ def nccl_alone(cuda: on_device.Cuda) -> None:
             ctx.recv(CudaArray.of(cuda, numpy.ones(3)), None)
         for part in (dlpack, streams, graphs):
             part(ctx, cuda)
-        ctx.barrier()
+        with ctx.shrink() as again:  # nothing is wrong: all ranks go on in a new group
+            assert again.backend == "nccl"
+            x = CudaArray.of(cuda, numpy.ones(3))
+            assert (again.all_reduce(x).numpy() == again.world_size).all()
+            again.barrier()
 
 
 def chosen(cuda: on_device.Cuda, rank: int) -> None:
