@@ -33,6 +33,8 @@ def create_communicator(
     buffer_size: int,
     backend: str = "auto",
     device: int = -1,
+    cuda_library: str = "",
+    nccl_library: str = "",
     mpi_libraries: Sequence[str] = [],
     mpi_constants: Mapping[str, int] = {},
     mpi_communicator: int = 0,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ciuic import _native, devices, rendezvous, tensors
+from ciuic import _native, devices, nvidia, rendezvous, tensors
 from ciuic.dtypes import ReduceOp
 from ciuic.errors import CiuicError, ClosedError, InvalidArgumentError
 from ciuic.operations import Operations
@@ -115,6 +115,7 @@ class CiuicContext(Operations):
             buffer_size,
             backend,
             devices.make_current(),
+            *(nvidia.libraries() if backend in ("auto", "nccl") else ()),
             **of_mpi,
         )
         self._adopt()

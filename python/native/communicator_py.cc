@@ -184,7 +184,8 @@ PyCommunicator* finish_join(const std::shared_ptr<Join>& join, Manners manners) 
 
 PyCommunicator* create(int rank, int size, nb::object store, const std::string& group_name,
                        int64_t timeout_ms, size_t buffer_size, const std::string& backend,
-                       int device, const std::vector<std::string>& mpi_libraries,
+                       int device, const std::string& cuda_library, const std::string& nccl_library,
+                       const std::vector<std::string>& mpi_libraries,
                        const std::map<std::string, int64_t>& mpi_constants,
                        uintptr_t mpi_communicator, bool on_this_thread) {
   const auto join = std::make_shared<Join>();
@@ -197,6 +198,8 @@ PyCommunicator* create(int rank, int size, nb::object store, const std::string& 
   options.buffer_size = buffer_size;
   options.backend = backend;
   options.device = device;
+  options.cuda_library = cuda_library;
+  options.nccl_library = nccl_library;
   options.mpi = {mpi_libraries, mpi_constants, mpi_communicator};
   if (timeout_ms >= 0) join->deadline = deadline_after(now_ns(), timeout_ms + kGraceMs);
   join->make = [options = std::move(options)] { return Communicator::create(options); };
@@ -414,13 +417,13 @@ void bind_communicator(nb::module_& module) {
   nb::class_<PyPersistent>(module, "Persistent", "Calls that are started again and again.")
       .def("start", &PyPersistent::start, "Gives the Work of one more start.");
 
-  module.def("create_communicator", &create, nb::arg("rank"), nb::arg("size"),
-             nb::arg("store").none(), nb::arg("group_name"), nb::arg("timeout_ms"),
-             nb::arg("buffer_size"), nb::arg("backend") = "auto", nb::arg("device") = -1,
-             nb::arg("mpi_libraries") = std::vector<std::string>(),
-             nb::arg("mpi_constants") = std::map<std::string, int64_t>(),
-             nb::arg("mpi_communicator") = 0, nb::arg("on_this_thread") = false,
-             nb::rv_policy::take_ownership);
+  module.def(
+      "create_communicator", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store").none(),
+      nb::arg("group_name"), nb::arg("timeout_ms"), nb::arg("buffer_size"),
+      nb::arg("backend") = "auto", nb::arg("device") = -1, nb::arg("cuda_library") = "",
+      nb::arg("nccl_library") = "", nb::arg("mpi_libraries") = std::vector<std::string>(),
+      nb::arg("mpi_constants") = std::map<std::string, int64_t>(), nb::arg("mpi_communicator") = 0,
+      nb::arg("on_this_thread") = false, nb::rv_policy::take_ownership);
 
   module.def("leave_mpi", &leave_mpi, "At exit: finalises MPI, or ends a job that failed in it.");
 }

@@ -76,6 +76,9 @@ class HostBackend : public Backend {
                                    std::shared_ptr<const engine::Gate> gate,
                                    const OperationOptions& options) = 0;
 
+  // Whether it takes the call's memory where it lies, which is on a GPU. The call was checked.
+  virtual bool reaches_gpu(const Call& /*call*/) const { return false; }
+
   // Who makes a Work progress that waits for this backend's.
   virtual std::shared_ptr<engine::WorkDriver> driver() = 0;
 };

@@ -18,6 +18,8 @@
 #include "communicator/process_driver.h"
 #include "communicator/process_recorder.h"
 #include "communicator/state.h"
+#include "drivers/cuda/cuda.h"
+#include "drivers/nccl/nccl.h"
 #include "kernels/reduce.h"
 #include "topology/host.h"
 
@@ -135,12 +137,23 @@ Result<std::unique_ptr<Communicator::State>> make_state(const CommunicatorOption
   return state;
 }
 
+// What the caller has found comes after what is set, and what is loaded. To "auto", CUDA that
+// nobody has loaded is none.
+static void take_libraries(const CommunicatorOptions& options, Config* config) {
+  const bool may_load = options.backend == "nccl" && !cuda::is_loaded();
+  if (config->cuda_library.empty() && may_load) config->cuda_library = options.cuda_library;
+  if (config->nccl_library.empty() && !nccl::is_loaded()) {
+    config->nccl_library = options.nccl_library;
+  }
+}
+
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorOptions& asked) {
   Result<Config> config = Config::from_environment();
   if (!config.ok()) return config.status();
   CIUIC_RETURN_IF_ERROR(apply_log_settings(*config));
   Result<CommunicatorOptions> options = effective(asked, *config);
   if (!options.ok()) return options.status();
+  take_libraries(*options, &*config);
   Result<MpiJoin> mpi = MpiJoin();
   int64_t join_timeout_ms = options->timeout_ms;
   if (options->backend == "mpi") {

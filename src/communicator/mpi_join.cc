@@ -70,10 +70,11 @@ void leave_mpi() { backend::MpiProcess::leave_all(); }
 
 std::string MpiJoin::description() const {
   return fmt::format(
-      "{{\"library\":{},\"path\":{},\"abi\":{},\"thread_level\":{},\"initialised_by\":{}}}",
+      "{{\"library\":{},\"path\":{},\"abi\":{},\"cuda_aware\":{},\"thread_level\":{},"
+      "\"initialised_by\":{}}}",
       json_quoted(process->version()), json_quoted(process->library().path),
-      process->library().has_abi, json_quoted(process->thread_level()),
-      json_quoted(process->is_ours() ? "ciuic" : "program"));
+      process->library().has_abi, process->library().is_cuda_aware,
+      json_quoted(process->thread_level()), json_quoted(process->is_ours() ? "ciuic" : "program"));
 }
 
 Result<MpiJoin> begin_mpi(CommunicatorOptions* options, const Config& config, TimeNs deadline) {

@@ -120,6 +120,10 @@ Result<Work> MpiBackend::submit_when(std::span<const Call> calls,
   return start(checked_, options);
 }
 
+bool MpiBackend::reaches_gpu(const Call& call) const {
+  return goes_straight(process_->library(), call);
+}
+
 Status MpiBackend::check(const Call& call) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();

@@ -50,6 +50,7 @@ class MpiBackend final : public HostBackend {
   Status check(const Call& call) override;
   Result<Work> submit_when(std::span<const Call> calls, std::shared_ptr<const engine::Gate> gate,
                            const OperationOptions& options) override;
+  bool reaches_gpu(const Call& call) const override;
   std::shared_ptr<engine::WorkDriver> driver() override { return process_; }
   Status add_plan(const std::string& plan_file) override;
   void progress() override { process_->nudge(); }

@@ -215,5 +215,22 @@ TEST_F(MpiGroupTest, AReceiveTellsItsSourceAndRefusesAnotherSize) {
   group.end(causes_[0].status);
 }
 
+TEST(MpiTypesTest, WhatGoesStraightToAnMpiThatKnowsCuda) {
+  mpi::Library library = fake_library();
+  const ConstBuffer floats{nullptr, 4, DataType::kFloat32, {}};
+  const ConstBuffer halves{nullptr, 4, DataType::kFloat16, {}};
+  const auto all_reduce = [](const ConstBuffer& x, ReduceOp op) {
+    return Call::all_reduce(x, {nullptr, x.count, x.dtype, {}}, op);
+  };
+  EXPECT_FALSE(goes_straight(library, all_reduce(floats, ReduceOp::kSum)));
+  library.is_cuda_aware = true;
+  EXPECT_TRUE(goes_straight(library, all_reduce(floats, ReduceOp::kSum)));
+  EXPECT_TRUE(goes_straight(library, Call::send(halves, 1)));
+  // What our functions would do, on the CPU.
+  EXPECT_FALSE(goes_straight(library, all_reduce(floats, ReduceOp::kAvg)));
+  EXPECT_FALSE(goes_straight(library, all_reduce(floats, ReduceOp::kMax)));
+  EXPECT_FALSE(goes_straight(library, all_reduce(halves, ReduceOp::kSum)));
+}
+
 }  // namespace
 }  // namespace ciuic::backend

@@ -47,6 +47,21 @@ bool is_alike(DataType dtype, ReduceOp op) {
 
 }  // namespace
 
+bool goes_straight(const mpi::Library& library, const Call& call) {
+  if (!library.is_cuda_aware) return false;
+  switch (call.operation) {
+    case Operation::kReduceScatter: return false;  // it is staged where it is uneven or in place
+    case Operation::kAllReduce:
+    case Operation::kReduce: {
+      const auto dtype = static_cast<size_t>(call.input.dtype);
+      const auto op = static_cast<size_t>(call.op);
+      return call.op != ReduceOp::kAvg && is_alike(call.input.dtype, call.op) &&
+             library.constants.types[dtype] != 0 && library.constants.ops[op] != 0;
+    }
+    default: return true;
+  }
+}
+
 int MpiTypes::block(int64_t begin, int64_t bytes, std::vector<mpi::Handle>* made, MpiExtent* extent,
                     int* displacement) const {
   const int64_t most = library_.constants.most_count;

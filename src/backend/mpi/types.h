@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "ciuic/call.h"
 #include "ciuic/dtype.h"
 #include "drivers/mpi/mpi.h"
 
@@ -47,5 +48,9 @@ class MpiTypes {
   std::array<mpi::Handle, 17> elements_{};  // by bytes; 0: not made yet
   std::array<std::array<mpi::Handle, kReduceOps>, kDataTypes> ops_{};
 };
+
+// Whether the call, of a GPU's memory, may go to MPI as it is: the library says that it takes such
+// memory, and nothing is done to it here, nor by our functions.
+bool goes_straight(const mpi::Library& library, const Call& call);
 
 }  // namespace ciuic::backend

@@ -22,6 +22,7 @@ struct Copy {
 
 struct Piece {
   Call call;                 // its buffers have no addresses yet
+  bool is_straight = false;  // the whole call, on the device's memory; nothing below but the call
   bool has_input = false;    // on this rank
   bool has_output = false;   // likewise
   size_t input_offset = 0;   // in the slot

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "collective/device.h"
 #include "drivers/posix/limits.h"
 
 namespace ciuic::backend {
@@ -37,8 +38,8 @@ struct Staging::Part {
   std::shared_ptr<Transfer> transfer;
   std::shared_ptr<engine::Gate> gate;  // null: it copies nothing out, and has a block of its own
   Slot* slot = nullptr;                // null: a block of its own
-  PinnedBlock* block = nullptr;
-  Work work;  // of the host's backend
+  PinnedBlock* block = nullptr;        // null: a straight one
+  Work work;                           // of the host's backend
 };
 
 namespace {
@@ -133,11 +134,23 @@ Status Staging::make_ready(const CopyStreams& streams, const Stream& stream) {
   return ready.wait_on(streams.in());
 }
 
+// Of a call whose memory the host's backend takes where it lies: no copies, and no slot.
+static Piece straight(const Call& call) {
+  Piece piece;
+  piece.call = collective::on_cpu(call);
+  piece.is_straight = true;
+  return piece;
+}
+
 Result<Work> Staging::submit(std::span<const Call> calls, const Device& device,
                              const OperationOptions& options) {
   const cuda::DeviceScope scope(cuda_, device.index);
   Pieces pieces;
   for (const Call& call : calls) {
+    if (options_.host->reaches_gpu(call)) {
+      pieces.emplace_back(&call, straight(call));
+      continue;
+    }
     for (Piece& piece : cut(call, options_.rank, options_.size, slot_bytes_ - kSidesApart)) {
       pieces.emplace_back(&call, std::move(piece));
     }
@@ -193,6 +206,10 @@ Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces piece
     part->input = static_cast<std::byte*>(const_cast<void*>(call->input.data));
     part->output = static_cast<std::byte*>(call->output.data);
     part->piece = std::move(piece);
+    if (part->piece.is_straight) {
+      parts.push_back(std::move(part));
+      continue;
+    }
     // A message may wait for long: it keeps nobody else from a slot.
     const bool is_message = call->operation >= Operation::kSend;
     const size_t bytes = part->piece.bytes;
@@ -205,7 +222,7 @@ Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces piece
       Result<PinnedBlock*> block = memory_.take(part->slot == nullptr ? bytes : slot_bytes_);
       if (!block.ok()) {
         for (const std::shared_ptr<Part>& made : parts) {
-          if (made->slot == nullptr) memory_.give_back(made->block);
+          if (made->slot == nullptr && made->block != nullptr) memory_.give_back(made->block);
         }
         return block.status();
       }
@@ -219,7 +236,7 @@ Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces piece
 }
 
 void Staging::start(const std::shared_ptr<Part>& part, const OperationOptions& options) {
-  if (part->slot != nullptr || !part->piece.out.empty()) {
+  if (part->slot != nullptr || !part->piece.out.empty() || part->piece.is_straight) {
     part->gate = std::make_shared<engine::Gate>();
   }
   if (part->slot != nullptr) part->slot->users.push_back(part);
@@ -250,7 +267,7 @@ void Staging::report(const Status& status) {
 
 Status Staging::copy_out(const Part& part) {
   const cuda::Stream out = part.transfer->streams->out();
-  CIUIC_RETURN_IF_ERROR(part.block->free->wait_on(out));
+  if (part.block != nullptr) CIUIC_RETURN_IF_ERROR(part.block->free->wait_on(out));
   for (const Copy& copy : part.piece.out) {
     CIUIC_RETURN_IF_ERROR(cuda::error_of(
         cuda_, "cudaMemcpyAsync from the device",
@@ -271,7 +288,7 @@ Status Staging::copy_in(const Part& part) {
         cuda_.memcpy_async(part.output + copy.device_offset, part.block->data + copy.slot_offset,
                            copy.bytes, cuda::kHostToDevice, in)));
   }
-  return part.block->free->record(in);
+  return part.block == nullptr ? Status() : part.block->free->record(in);
 }
 
 // The operation of the host has: its result goes to the device, its memory to the next one.
@@ -285,7 +302,7 @@ void Staging::has_ended(const std::shared_ptr<Part>& part, Status status) {
   }
   if (!status.ok() && !options_.host->capabilities().can_abort) is_abandoned_ = true;
   if (part->slot == nullptr) {
-    memory_.give_back(part->block);
+    if (part->block != nullptr) memory_.give_back(part->block);
   } else {
     leave_slot(*part, status.ok());
   }

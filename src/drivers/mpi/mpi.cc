@@ -97,6 +97,8 @@ std::string look(void* handle, const Names& constants, Library* library) {
   find_administration(find, &library->functions);
   find_operations(find, &library->functions);
   if (!find.missing().empty()) return "it lacks " + find.missing();
+  const auto query = reinterpret_cast<int (*)()>(::dlsym(handle, "MPIX_Query_cuda_support"));
+  library->is_cuda_aware = query != nullptr && query() == 1;
   if (!constants.empty()) return "";
   using AbiVersion = int(int* major, int* minor);
   const auto abi_version = reinterpret_cast<AbiVersion*>(::dlsym(handle, "MPI_Abi_get_version"));

@@ -121,6 +121,7 @@ struct Library {
   Constants constants;
   std::string path;  // as it was opened
   bool has_abi = false;
+  bool is_cuda_aware = false;  // by its own word: it takes pointers to a GPU's memory
 };
 
 // By the names of MPI without "MPI_": "COMM_WORLD", "BYTE", "FLOAT", "SUM", "ANY_SOURCE", ...; and
