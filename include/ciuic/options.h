@@ -53,7 +53,7 @@ struct CommunicatorOptions {
   // The GPU of this rank, where its group may use one. -1: the calling thread's current one.
   int device = -1;
 
-  // Paths of a libcudart and a libnccl.so.2, for where neither the settings name one nor the process
+  // Paths of a libcudart and a libnccl.so.2, where neither the settings name one nor the process
   // has loaded one. "": what the loader finds.
   std::string cuda_library;
   std::string nccl_library;
