@@ -25,6 +25,11 @@ Communicator::~Communicator() {
 int Communicator::rank() const { return state_->rank; }
 int Communicator::size() const { return state_->size; }
 
+// The control plane asks the backend to the end.
+Communicator::State::~State() {
+  if (control != nullptr && made_in == fork_generation()) control->leave();
+}
+
 Status Communicator::State::check_usable(const char* name) const {
   if (made_in != fork_generation()) {
     return {StatusCode::kClosed,

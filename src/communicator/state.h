@@ -21,6 +21,11 @@ class NcclBackend;
 }
 
 struct Communicator::State {
+  State() = default;
+  ~State();  // also of one whose join has failed, and that nobody closes
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   int rank = 0;
   int size = 1;
   std::unique_ptr<control::ControlGroup> control;  // null for one rank

@@ -117,26 +117,22 @@ TEST(Faults, ADeathWhileNcclIsMadeIsNamedOnAllRanks) {
 }
 
 TEST(Faults, ARankThatDoesNotComeIsNamedWhenTimeIsUp) {
-  RankOptions options;
-  options.timeout_ms = kLateMs;
-  const auto said = on_ranks(3, options, [](GpuRank& gpu) -> std::string {
+  const auto said = on_ranks(3, {}, [](GpuRank& gpu) -> std::string {
     if (gpu.options().rank == 1) {  // waits for what the others find
       while (gpu.communicator().status().ok()) ::usleep(1000);
       return text_of(gpu.communicator().status());
     }
-    return end_of(gpu, sum(gpu, buffer_of(gpu)));
+    return end_of(gpu, sum(gpu, buffer_of(gpu), kLateMs));
   });
   expect_all(said, -1, AllOf(HasSubstr("timeout: all_reduce"), HasSubstr("rank 1")));
 }
 
 // It is called everywhere, and stands still on the device of one rank.
 TEST(Faults, AnOperationThatStandsStillOnAGpuEndsWhenTimeIsUp) {
-  RankOptions options;
-  options.timeout_ms = kLateMs;
-  const auto said = on_ranks(2, options, [](GpuRank& gpu) -> std::string {
-    if (gpu.options().rank == 0) return end_of(gpu, sum(gpu, buffer_of(gpu)));
+  const auto said = on_ranks(2, {}, [](GpuRank& gpu) -> std::string {
+    if (gpu.options().rank == 0) return end_of(gpu, sum(gpu, buffer_of(gpu), kLateMs));
     Gate gate(gpu);
-    const Status status = ended(sum(gpu, buffer_of(gpu)));
+    const Status status = ended(sum(gpu, buffer_of(gpu), kLateMs));
     gate.open();
     return text_of(status);
   });
@@ -164,10 +160,8 @@ TEST(Faults, CallsThatDifferAreNamedBeforeNcclIsCalled) {
 
 // NCCL does not see it, and stands still; what the ranks have called is found when time is up.
 TEST(Faults, CallsThatDifferAreNamedWhenTimeIsUp) {
-  RankOptions options;
-  options.timeout_ms = kLateMs;
-  const auto said = on_ranks(2, options, [](GpuRank& gpu) -> std::string {
-    return end_of(gpu, sum(gpu, buffer_of(gpu, 10 + gpu.options().rank)));
+  const auto said = on_ranks(2, {}, [](GpuRank& gpu) -> std::string {
+    return end_of(gpu, sum(gpu, buffer_of(gpu, 10 + gpu.options().rank), kLateMs));
   });
   expect_all(said, -1,
              AllOf(HasSubstr("mismatch: "), HasSubstr("all_reduce(float32, 10 elements"),
