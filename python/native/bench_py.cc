@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_py.cc: the native loop of `ciuic bench`, and the pattern by which it checks results.
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -52,12 +54,16 @@ class BenchLoop {
   std::unique_ptr<Communicator> communicator_;
 };
 
-BenchLoop* create_loop(int rank, int size, int64_t timeout_ms) {
+BenchLoop* create_loop(int rank, int size, int64_t timeout_ms, const std::string& backend,
+                       const std::vector<std::string>& mpi_libraries,
+                       const std::map<std::string, int64_t>& mpi_constants) {
   CommunicatorOptions options;
   options.rank = rank;
   options.size = size;
   options.group_name = "bench";
   options.timeout_ms = timeout_ms;
+  options.backend = backend;
+  options.mpi = {mpi_libraries, mpi_constants, 0};
   Result<std::unique_ptr<Communicator>> created = [&] {
     const nb::gil_scoped_release no_gil;
     return Communicator::create(options);
@@ -77,8 +83,10 @@ void bind_bench(nb::module_& module) {
       .def("add_plan", &BenchLoop::add_plan, nb::arg("file"))
       .def("describe", &BenchLoop::describe)
       .def("close", &BenchLoop::close);
-  module.def("create_bench_loop", &create_loop, nb::arg("rank"), nb::arg("size"),
-             nb::arg("timeout_ms"), nb::rv_policy::take_ownership);
+  module.def(
+      "create_bench_loop", &create_loop, nb::arg("rank"), nb::arg("size"), nb::arg("timeout_ms"),
+      nb::arg("backend") = "auto", nb::arg("mpi_libraries") = std::vector<std::string>(),
+      nb::arg("mpi_constants") = std::map<std::string, int64_t>(), nb::rv_policy::take_ownership);
   module.def(
       "bench_fill",
       [](uintptr_t address, int64_t count, int dtype, int op, int rank, int size) {

@@ -7,12 +7,11 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benches import BENCH, SHORT, bench, state_of, wait_until
 
 pytest.importorskip("ciuic")
 
@@ -21,13 +20,6 @@ from ciuic.bench import groups, measure
 from ciuic.bench.groups import BenchError, Group
 from ciuic.bench.options import Options, Series, parse_size, sweep
 from ciuic.bench.report import Report, percentile
-
-BENCH = [
-    sys.executable,
-    "-c",
-    "import typer; from ciuic.bench.command import bench; typer.run(bench)",
-]
-SHORT = ["--rounds", "2", "--round-ms", "3"]
 
 
 def workers_of(pid: int) -> list[int]:
@@ -44,21 +36,6 @@ def workers_of(pid: int) -> list[int]:
         if b"ciuic.bench.worker" in words and parent == pid:
             found.append(int(entry.name))
     return found
-
-
-def state_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def wait_until(condition: Any, what: str, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come about in {timeout_s} s"
-        time.sleep(0.02)
-
-
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*BENCH, *arguments], capture_output=True, text=True, timeout=200)
 
 
 # ---- what is measured ----
@@ -94,6 +71,9 @@ def test_options_that_cannot_be_measured_are_refused_by_name() -> None:
         ({"dtype": "float8"}, "float8"),
         ({"op": "band"}, "band"),
         ({"ranks": 1}, "at least two"),
+        ({"implementations": ("ciuic:glow",)}, "ciuic:glow"),
+        ({"implementations": ("ciuic:nccl",), "through": ("native",)}, "through native"),
+        ({"implementations": ("ciuic:mpi",), "through": ("torch",)}, "through torch"),
         ({"sizes": ()}, "size"),
         ({"rounds": 0}, "rounds"),
     ):
@@ -124,6 +104,23 @@ def test_each_implementation_is_called_in_the_ways_that_it_has() -> None:
     for wrong in ({"through": ("native",)}, {"through": ("step",), "dtype": "float64"}):
         with pytest.raises(ValueError):
             Options(operation="ddp", **wrong)  # type: ignore[arg-type]
+
+
+def test_each_backend_is_an_implementation() -> None:
+    named = ("ciuic", "ciuic:native", "ciuic:mpi", "ciuic:nccl", "gloo")
+    ways = ("native", "python", "torch")
+    assert Options(implementations=named, through=ways).series() == [
+        Series("ciuic", "native"),
+        Series("ciuic", "python"),
+        Series("ciuic", "torch"),
+        Series("ciuic:native", "native"),
+        Series("ciuic:native", "python"),
+        Series("ciuic:mpi", "native"),
+        Series("ciuic:mpi", "python"),
+        Series("ciuic:nccl", "python"),
+        Series("gloo", "python"),
+        Series("gloo", "torch"),
+    ]
 
 
 def test_an_algorithm_by_name_is_one_more_implementation() -> None:

@@ -10,6 +10,8 @@ timed.
 ``options.py``         what is measured: sizes, dtype, op, implementations
 ``measure.py``         the order of checks and rounds; start here
 ``groups.py``          the processes of one implementation: start, stop, continue, ask, end
+``ranks.py``           one such process, started by us
+``mpi_job.py``         such processes, started by an MPI's ``mpiexec``
 ``worker.py``          what one of these processes does
 ``implementations.py`` how each implementation is called
 ``report.py``          medians, JSON, table

@@ -36,7 +36,10 @@ def bench(
     ] = None,
     impl: Annotated[
         str,
-        typer.Option(help="ciuic, gloo, fake (torch's, which sends nothing), separated by commas."),
+        typer.Option(
+            help="ciuic, or by a backend ciuic:native, ciuic:mpi, ciuic:nccl; gloo, fake (torch's, "
+            "which sends nothing); separated by commas."
+        ),
     ] = ",".join(DEFAULT_IMPLEMENTATIONS),
     through: Annotated[
         str,
@@ -55,6 +58,9 @@ def bench(
     rounds: Annotated[int, typer.Option(help="Measurements of each size.")] = 5,
     round_ms: Annotated[float, typer.Option(help="Milliseconds of one measurement.")] = 50.0,
     seed: Annotated[int | None, typer.Option(help="Of the order of rounds.")] = None,
+    mpiexec: Annotated[
+        str, typer.Option(help="What starts ciuic:mpi. Else this environment's, or PATH's.")
+    ] = "",
     json_file: Annotated[
         str | None, typer.Option("--json", metavar="FILE", help="Write the figures there.")
     ] = None,
@@ -78,6 +84,7 @@ def bench(
             rounds=rounds,
             round_ms=round_ms,
             seed=random.randrange(1 << 32) if seed is None else seed,
+            mpiexec=mpiexec,
         )
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from None

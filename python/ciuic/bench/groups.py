@@ -5,23 +5,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
+from ciuic.bench.mpi_job import MpiJob
+from ciuic.bench.ranks import BenchError, ChildRank, Rank
 from ciuic.errors import CiuicError
-from ciuic.run import processes
+
+__all__ = ["BenchError", "Group", "refusal"]
 
 _CLOSE_S = 5.0
-
-
-class BenchError(CiuicError):
-    """An implementation failed, or its results are wrong; the message names it and the rank."""
 
 
 def refusal(answers: Sequence[Mapping[str, Any]]) -> str | None:
@@ -29,33 +24,16 @@ def refusal(answers: Sequence[Mapping[str, Any]]) -> str | None:
     return next((str(answer["refused"]) for answer in answers if "refused" in answer), None)
 
 
-class _Rank:
-    def __init__(self, number: int, environment: Mapping[str, str], log_fd: int) -> None:
-        self.number = number
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "ciuic.bench.worker", str(theirs.fileno())],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log_fd,
-                stderr=log_fd,
-                pass_fds=(theirs.fileno(),),
-                preexec_fn=processes.child_setup(),
-            )
-        self.connection = ours
-        self.stream: IO[str] = ours.makefile("rw")
-
-
 class Group:
     """The processes of one implementation. They run; :meth:`pause` and :meth:`resume` change that.
 
     Args:
         impl: Its name.
-        environments: Of each rank's process.
+        environments: Of each rank's process; of no meaning where a job has started them.
         settings: What each worker is told first.
         timeout_s: For each answer.
         log_fd: Where what the processes print goes.
+        job: Has started them, and ends with the group.
     """
 
     def __init__(
@@ -65,13 +43,17 @@ class Group:
         settings: Mapping[str, Any],
         timeout_s: float,
         log_fd: int = 2,
+        job: MpiJob | None = None,
     ) -> None:
         self.impl = impl
+        self.library = ""  # what it measures, where that has a name of its own
         self._timeout_s = timeout_s
-        self._ranks: list[_Rank] = []
+        self._job = job
+        self._ranks: list[Rank] = [] if job is None else list(job.ranks)
         try:
-            for number, environment in enumerate(environments):
-                self._ranks.append(_Rank(number, environment, log_fd))
+            if job is None:
+                for number, environment in enumerate(environments):
+                    self._ranks.append(ChildRank(number, environment, log_fd))
             for rank in self._ranks:
                 self._send(rank, {**settings, "impl": impl, "rank": rank.number})
         except BaseException:
@@ -80,21 +62,20 @@ class Group:
 
     @property
     def pids(self) -> list[int]:
-        """Each is the number of its process group too."""
-        return [rank.process.pid for rank in self._ranks]
+        """Each is the number of its process group too, unless a job has started it."""
+        return [rank.pid for rank in self._ranks]
 
     def join(self) -> str | None:
         """Waits until all have started; why they do not do what was asked, or None."""
-        return refusal(self.answers())
+        answers = self.answers()
+        self.library = str(answers[0].get("library", ""))
+        return refusal(answers)
 
     def pause(self) -> None:
         """Stops the processes, and returns when they stand."""
         self._signal(signal.SIGSTOP)
         for rank in self._ranks:
-            if rank.process.returncode is not None:
-                raise self._lost(rank)
-            how = os.waitid(os.P_PID, rank.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-            if how is not None and how.si_code != os.CLD_STOPPED:
+            if not rank.stands():
                 raise self._lost(rank)
 
     def resume(self) -> None:
@@ -127,32 +108,31 @@ class Group:
         with contextlib.suppress(CiuicError):
             self.ask(do="close")
             for rank in self._ranks:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    rank.process.wait(_CLOSE_S)
+                rank.ended(_CLOSE_S)
+            if self._job is not None:
+                self._job.wait(_CLOSE_S)
         self.kill()
 
     def kill(self) -> None:
         """Ends the processes at once. May be repeated."""
         self._signal(signal.SIGKILL)
+        if self._job is not None:
+            self._job.kill()
         for rank in self._ranks:
-            rank.process.wait()
-            rank.connection.close()
-            with contextlib.suppress(OSError):
-                rank.stream.close()
+            rank.close()
 
     def _signal(self, number: int) -> None:
         for rank in self._ranks:
-            if rank.process.returncode is None:  # else the number may be another process's by now
-                processes.signal_group(rank.process.pid, number)
+            rank.signal(number)
 
-    def _send(self, rank: _Rank, message: Mapping[str, Any]) -> None:
+    def _send(self, rank: Rank, message: Mapping[str, Any]) -> None:
         try:
             rank.stream.write(json.dumps(message) + "\n")
             rank.stream.flush()
         except OSError:
             raise self._lost(rank) from None
 
-    def _receive(self, rank: _Rank, deadline: float) -> dict[str, Any]:
+    def _receive(self, rank: Rank, deadline: float) -> dict[str, Any]:
         rank.connection.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             line = rank.stream.readline()
@@ -167,10 +147,8 @@ class Group:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def _lost(self, rank: _Rank) -> BenchError:
-        try:
-            code = rank.process.wait(1)
-        except subprocess.TimeoutExpired:
+    def _lost(self, rank: Rank) -> BenchError:
+        how = rank.ended(1)
+        if how is None:
             return BenchError(f"{self.impl}, rank {rank.number}: closed its connection")
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return BenchError(f"{self.impl}, rank {rank.number}: its process ended with {how}")

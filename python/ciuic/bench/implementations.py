@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import json
 import mmap
 from collections.abc import Callable, Iterator
@@ -12,8 +13,9 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from ciuic import _native
-from ciuic.bench.options import BY_NAME, OF_TORCH
+from ciuic.bench.options import BY_MPI, BY_NAME, BY_NCCL, OF_BACKEND, OF_TORCH
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
+from ciuic.errors import UnavailableError
 
 Call = Callable[[], object]
 
@@ -85,7 +87,12 @@ class Ciuic:
     """This library: from C++, and by ``ciuic.all_reduce``. Each has a group of its own."""
 
     def __init__(
-        self, rank: int, ranks: int, settings: dict[str, Any], algorithm: str | None = None
+        self,
+        rank: int,
+        ranks: int,
+        settings: dict[str, Any],
+        algorithm: str | None = None,
+        backend: str = "auto",
     ) -> None:
         if algorithm is not None:
             load_algorithms(settings["module"], settings["plan"])
@@ -99,12 +106,14 @@ class Ciuic:
         self._context: Any = None
         timeout_s = settings["timeout_s"]
         if "native" in settings["through"]:
-            self._native = _native.create_bench_loop(rank, ranks, round(timeout_s * 1000))
+            self._native = _native.create_bench_loop(
+                rank, ranks, round(timeout_s * 1000), backend, **_of_mpi(backend)
+            )
             self._add_plan()
         if "python" in settings["through"]:
             from ciuic import CiuicContext
 
-            self._context = CiuicContext(ranks, rank, timeout_s=timeout_s)
+            self._context = CiuicContext(ranks, rank, backend, timeout_s=timeout_s)
 
     def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
         if through == "native":
@@ -134,8 +143,16 @@ class Ciuic:
 
         own = registry.find(self._algorithm, "all_reduce") if self._algorithm else None
         if own is not None:
-            layout = Layout.parse(json.loads(self._native.describe())["layout"])
+            layout = Layout.parse(self._described()["layout"])
             self._native.add_plan(own.file(layout, 0))
+
+    def library(self) -> str:
+        """The MPI that carries the operations out; "" without one."""
+        told = self._context.describe() if self._native is None else self._described()
+        return str(told.get("mpi", {}).get("library", ""))
+
+    def _described(self) -> Any:
+        return json.loads(self._native.describe())
 
     def address(self) -> int:
         return self._memory.address
@@ -144,6 +161,64 @@ class Ciuic:
         for group in (self._native, self._context):
             if group is not None:
                 group.close()
+
+
+def _of_mpi(backend: str) -> dict[str, Any]:
+    """What the native loop must know of MPI."""
+    if backend != "mpi":
+        return {}
+    from ciuic.mpi import found
+
+    known = found()
+    return {name: known[name] for name in ("mpi_libraries", "mpi_constants") if name in known}
+
+
+class CiuicOnGpus:
+    """This library by NCCL, on tensors of PyTorch's, a GPU for each rank."""
+
+    def __init__(self, rank: int, ranks: int, settings: dict[str, Any]) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise RefusedError("needs tensors on GPUs, and PyTorch is not installed") from None
+        gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if gpus < ranks:
+            raise RefusedError(
+                f"needs a GPU for each of {ranks} ranks, and PyTorch has {gpus or 'none'} here"
+            )
+        from ciuic import CiuicContext
+
+        torch.cuda.set_device(rank)
+        self._synchronize = torch.cuda.synchronize
+        self._memory = _Memory(max(settings["counts"]), settings["dtype"], True)
+        self._tensor = self._memory.array.to(f"cuda:{rank}")
+        self._op = ReduceOp[settings["op"].upper()]
+        self._context = CiuicContext(ranks, rank, "nccl", timeout_s=settings["timeout_s"])
+
+    def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
+        from ciuic import all_reduce
+
+        x, op, context = self._tensor[:count], self._op, self._context
+
+        def call() -> None:
+            all_reduce(x, op, context)
+            self._synchronize()  # the call itself does not wait for the result
+
+        return timed(call, warm_up, iterations)
+
+    def once(self, through: str, count: int) -> None:
+        """As :meth:`run`, on what stands at :meth:`address`."""
+        host = self._memory.array[:count]
+        self._tensor[:count].copy_(host)
+        self.run(through, count, 0, 1)
+        host.copy_(self._tensor[:count])
+        self._tensor.zero_()
+
+    def address(self) -> int:
+        return self._memory.address
+
+    def close(self) -> None:
+        self._context.close()
 
 
 @contextlib.contextmanager
@@ -210,8 +285,13 @@ class Joined:
         if impl.startswith(BY_NAME):
             self._own = Ciuic(rank, ranks, settings, impl[len(BY_NAME) :])
         elif impl in _MAKERS and len(of_torch) < len(settings["through"]):
-            self._own = _MAKERS[impl](rank, ranks, settings)
-        if of_torch and not impl.startswith(BY_NAME):
+            try:
+                self._own = _MAKERS[impl](rank, ranks, settings)
+            except UnavailableError as error:
+                if not impl.startswith(OF_BACKEND):
+                    raise
+                raise RefusedError(str(error)) from None
+        if of_torch and not impl.startswith((BY_NAME, OF_BACKEND)):
             try:
                 from ciuic.bench.through_torch import ThroughTorch
             except ImportError:
@@ -221,6 +301,18 @@ class Joined:
     def run(self, through: str, count: int, warm_up: int, iterations: int) -> list[int]:
         durations: list[int] = self._of(through).run(through, count, warm_up, iterations)
         return durations
+
+    def once(self, through: str, count: int) -> None:
+        """One call, on what stands at :meth:`address`."""
+        own = self._of(through)
+        if isinstance(own, CiuicOnGpus):
+            own.once(through, count)
+        else:
+            own.run(through, count, 0, 1)
+
+    def library(self) -> str:
+        """What this implementation stands for, where that has a name of its own."""
+        return self._own.library() if isinstance(self._own, Ciuic) else ""
 
     def address(self, through: str) -> int:
         """Of the buffer that is reduced."""
@@ -241,5 +333,8 @@ class Joined:
 
 _MAKERS: dict[str, Callable[[int, int, dict[str, Any]], Implementation]] = {
     "ciuic": Ciuic,
+    "ciuic:native": functools.partial(Ciuic, backend="native"),
+    BY_MPI: functools.partial(Ciuic, backend="mpi"),
+    BY_NCCL: CiuicOnGpus,
     "gloo": Gloo,
 }

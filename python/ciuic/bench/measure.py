@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ciuic.bench.groups import BenchError, Group, refusal
-from ciuic.bench.options import Options, Series
+from ciuic.bench.mpi_job import MpiJob, find_mpiexec, no_mpiexec
+from ciuic.bench.options import BY_MPI, Options, Series
 from ciuic.bench.report import Report
 from ciuic.run import processes
 from ciuic.run.environment import Job
@@ -75,24 +76,39 @@ def _groups(options: Options, report: Report) -> Iterator[dict[str, Group]]:
         }
         for impl in dict.fromkeys(series.impl for series in options.series()):
             job = stack.enter_context(contextlib.closing(Job(options.ranks)))
-            environments = [
-                {**job.environment(rank), "OMP_NUM_THREADS": "1"} for rank in range(options.ranks)
-            ]
-            group = Group(impl, environments, settings, options.timeout_s)
+            if impl == BY_MPI and find_mpiexec(options.mpiexec) is None:
+                report.skip_all(impl, no_mpiexec(options.mpiexec))
+                continue
+            group = _started(impl, job, options, settings, guardian)
             stack.callback(group.kill)
-            for pid in group.pids:
-                guardian.watch(pid)
             reason = group.join()
             if reason is None:
                 group.pause()
                 groups[impl] = group
-                continue
-            for series in options.series():
-                if series.impl == impl:
-                    report.skip(series, reason)
+                report.name_library(impl, group.library)
+            else:
+                report.skip_all(impl, reason)
         yield groups
         for group in groups.values():
             group.close()
+
+
+def _started(
+    impl: str, job: Job, options: Options, settings: dict[str, Any], guardian: processes.Guardian
+) -> Group:
+    """Its processes, which the guardian then knows."""
+    mpiexec = find_mpiexec(options.mpiexec)
+    if impl == BY_MPI and mpiexec is not None:
+        guardian.watch_mark(job.mark)
+        launched = MpiJob(mpiexec, job, settings["folder"], options.timeout_s)
+        return Group(impl, [], settings, options.timeout_s, job=launched)
+    environments = [
+        {**job.environment(rank), "OMP_NUM_THREADS": "1"} for rank in range(options.ranks)
+    ]
+    group = Group(impl, environments, settings, options.timeout_s)
+    for pid in group.pids:
+        guardian.watch(pid)
+    return group
 
 
 @contextlib.contextmanager

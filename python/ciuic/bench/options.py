@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp, check_reducible
 
-IMPLEMENTATIONS = ("ciuic", "gloo", "fake")
+OF_BACKEND = "ciuic:"  # and a backend; "ciuic" itself takes what fits
+BY_MPI = OF_BACKEND + "mpi"
+BY_NCCL = OF_BACKEND + "nccl"
+IMPLEMENTATIONS = ("ciuic", "ciuic:native", BY_MPI, BY_NCCL, "gloo", "fake")
 DEFAULT_IMPLEMENTATIONS = ("ciuic", "gloo")
 
 # How an operation is called, the usual ways first: from a loop in C++, from one in Python, through
@@ -21,7 +24,8 @@ OPERATIONS = tuple(WAYS)
 DEFAULT_WAYS = {"all_reduce": ("native", "python"), "ddp": ("step", "buckets")}
 DEFAULT_SIZES = {"all_reduce": None, "ddp": (40_000_000,)}  # None: a sweep
 
-_WAYS_OF = {"gloo": ("python",), "fake": ()}  # beside those of torch; others have all
+# Beside those of torch; others have all.
+_WAYS_OF = {"gloo": ("python",), "fake": (), BY_NCCL: ("python",)}
 OF_TORCH = ("torch", "torch_async", "step", "buckets")
 BY_NAME = "ciuic by "  # and an algorithm: this library, with that instead of its choice
 
@@ -86,6 +90,7 @@ class Options:
         round_ms: How long one such measurement goes on, about.
         seed: Of the order of rounds.
         timeout_s: For any answer of a process.
+        mpiexec: The launcher that starts ``ciuic:mpi``; "": what is found.
 
     Raises:
         ValueError: What cannot be measured.
@@ -105,6 +110,7 @@ class Options:
     round_ms: float = 50.0
     seed: int = 0
     timeout_s: float = 120.0
+    mpiexec: str = ""
 
     def __post_init__(self) -> None:
         _check("operation", (self.operation,), OPERATIONS)
@@ -153,7 +159,7 @@ class Options:
 
 def _can(impl: str, through: str) -> bool:
     if through in OF_TORCH:
-        return not impl.startswith(BY_NAME)
+        return not impl.startswith((BY_NAME, OF_BACKEND))
     return through in _WAYS_OF.get(impl, (through,))
 
 

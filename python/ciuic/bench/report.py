@@ -28,12 +28,24 @@ class Report:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.skipped: list[dict[str, str]] = []
+        self.libraries: dict[str, str] = {}
         self._calls: dict[tuple[Series, int], list[float]] = {}
         self._cpu_ns: dict[tuple[Series, int], list[float]] = {}
 
     def skip(self, series: Series, reason: str) -> None:
         """This series has no rows."""
         self.skipped.append({"impl": series.impl, "through": series.through, "reason": reason})
+
+    def skip_all(self, impl: str, reason: str) -> None:
+        """No series of this implementation has rows."""
+        for series in self.options.series():
+            if series.impl == impl:
+                self.skip(series, reason)
+
+    def name_library(self, impl: str, name: str) -> None:
+        """What an implementation stands for here, such as an MPI and its version; "" for none."""
+        if name:
+            self.libraries[impl] = name
 
     def add(
         self,
@@ -86,6 +98,7 @@ class Report:
             "machine": machine(),
             "seed": self.options.seed,
             "statistic": STATISTIC,
+            "libraries": self.libraries,
             "skipped": self.skipped,
             "rows": self.rows(),
         }
@@ -128,6 +141,8 @@ class Report:
             )
         console = Console(file=file, width=None if file.isatty() else 100, highlight=False)
         console.print(table)
+        for impl, name in self.libraries.items():
+            console.print(f"{impl}: {name}", markup=False)
         for note in self.notes():
             console.print(f"left out: {note}", markup=False)
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of one implementation: ``python -m ciuic.bench.worker FD``.
+"""One process of one implementation: ``python -m ciuic.bench.worker FD``, or ``... FOLDER``.
 
-FD is a socket on which the bench sends commands, a JSON object a line, and gets an answer for each.
+FD is a socket on which the bench sends commands, a JSON object a line, and gets an answer for each;
+in FOLDER it listens for one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import IO, Any
 
 from ciuic import _native
 from ciuic.bench.implementations import Joined, RefusedError
+from ciuic.bench.mpi_job import connect
 from ciuic.dtypes import CODE_OF_NAME, SIZE_OF_CODE, ReduceOp
 
 
-def main(fd: int) -> None:
+def main(place: str) -> None:
     """Serves until told to close, or until the bench is gone."""
-    with socket.socket(fileno=fd) as connection, connection.makefile("rw") as stream:
+    opened = socket.socket(fileno=int(place)) if place.isdigit() else connect(place)
+    with opened as connection, connection.makefile("rw") as stream:
         settings = json.loads(stream.readline())
         rank, ranks = settings["rank"], settings["ranks"]
         _pin(rank, ranks)
@@ -31,7 +34,7 @@ def main(fd: int) -> None:
         except Exception as error:
             _answer(stream, _failure(error))
             return
-        _answer(stream, {"ready": True})
+        _answer(stream, {"ready": True, "library": implementation.library()})
         for line in stream:
             command = json.loads(line)
             if command["do"] == "close":
@@ -65,7 +68,7 @@ def _serve(
         ranks = settings["ranks"]
         address = implementation.address(through)
         _native.bench_fill(address, count, dtype, op, settings["rank"], ranks)
-        implementation.run(through, count, 0, 1)
+        implementation.once(through, count)
         difference = _native.bench_first_difference(address, count, dtype, op, ranks)
         # What is timed is applied to its own result again and again: zeros stay zeros.
         ctypes.memset(address, 0, count * SIZE_OF_CODE[dtype])
@@ -90,4 +93,4 @@ def _answer(stream: IO[str], answer: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(sys.argv[1])
