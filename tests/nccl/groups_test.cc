@@ -69,6 +69,9 @@ TEST(Groups, TwoAreCalledInOppositeOrders) {
 TEST(Groups, SurvivorsGoOn) {
   const auto said = on_ranks(3, {}, [](GpuRank& gpu) -> std::string {
     const int rank = gpu.options().rank;
+    Sum first = add(gpu, gpu.communicator(), 1);  // so that all have joined
+    const std::string wrong = expect(gpu, first, 3);
+    if (!wrong.empty()) return wrong;
     if (rank == 1) ::kill(::getpid(), SIGKILL);
     Sum lost = add(gpu, gpu.communicator(), 1);
     if (expect(gpu, lost, 3).empty()) return "rank 1 is not missed";
