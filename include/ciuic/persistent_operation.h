@@ -28,6 +28,10 @@ class CIUIC_EXPORT PersistentOperation {
   //   kInvalidArgument  what was started before has not ended     kClosed  the communicator is
   Result<Work> start();
 
+  // The same in another stream than that of Communicator::persistent(), of tensors on a GPU. What
+  // was started before has ended, or its Work's wait_on() has returned.
+  Result<Work> start(const Stream& stream);
+
  private:
   std::unique_ptr<backend::Prepared> prepared_;
   Work last_;

@@ -114,7 +114,7 @@ class CiuicContext(Operations):
             timeout_ms,
             buffer_size,
             backend,
-            devices.make_current(),
+            devices.make_current(backend),
             *(nvidia.libraries() if backend in ("auto", "nccl") else ()),
             **of_mpi,
         )

@@ -23,13 +23,15 @@ def local_device() -> str:
     return f"cuda:{max(0, local_rank()) % torch.cuda.device_count()}"
 
 
-def make_current() -> int:
+def make_current(backend: str) -> int:
     """The number of this rank's GPU, which is the current device from now on; -1 without one.
 
-    That of its local rank, as :func:`local_device` has it, unless the program has chosen one
-    itself.
+    That of its local rank, as :func:`local_device` has it, unless the program has chosen another
+    than the first itself. A backend that does without does not start CUDA for it.
     """
     torch = _torch_with_cuda()
+    if backend not in ("auto", "nccl") and (torch is None or not torch.cuda.is_initialized()):
+        return -1
     if torch is None:
         return _native.current_cuda_device()
     if torch.cuda.current_device() == 0 and local_rank() > 0:

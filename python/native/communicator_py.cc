@@ -287,9 +287,11 @@ class PyPersistent {
         keeps_memory_(keeps_memory) {}
 
   nb::object start() {
+    const bool is_on_gpu = device_.kind == DeviceKind::kCuda;
+    const Stream stream = is_on_gpu ? current_stream(device_.index) : Stream();
     Result<Work> work = [&] {
       const nb::gil_scoped_release no_gil;
-      return operation_.start();
+      return is_on_gpu ? operation_.start(stream) : operation_.start();
     }();
     raise_unless_ok(work.status());
     return make_work(std::move(*work), device_, communicator_, keep_, keeps_memory_);

@@ -28,7 +28,10 @@ class Prepared {
  public:
   virtual ~Prepared() = default;
 
-  // Only when what was started before has ended. kClosed: the backend is.
+  // Of the starts from now on, of tensors on a GPU.
+  virtual void set_stream(const Stream& /*stream*/) {}
+
+  // Only when what was started before has ended, or a stream waits for it. kClosed: the backend is.
   virtual Result<Work> start() = 0;
 };
 

@@ -15,12 +15,18 @@ PersistentOperation::PersistentOperation(PersistentOperation&& other) noexcept =
 PersistentOperation& PersistentOperation::operator=(PersistentOperation&& other) noexcept = default;
 PersistentOperation::~PersistentOperation() = default;
 
+Result<Work> PersistentOperation::start(const Stream& stream) {
+  prepared_->set_stream(stream);
+  return start();
+}
+
 Result<Work> PersistentOperation::start() {
   if (made_in_ != fork_generation()) {
     return Status(StatusCode::kClosed,
                   "start: this process was forked from the one that joined the group");
   }
-  if (!last_.done()) {
+  const bool is_ordered = last_.state() != nullptr && last_.state()->is_ordered();
+  if (!is_ordered && !last_.done()) {
     return Status(StatusCode::kInvalidArgument,
                   "start: what was started before has not ended; wait for it first");
   }

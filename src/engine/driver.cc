@@ -322,7 +322,7 @@ void Driver::watch(Lock& lock, const WorkState* work, TimeNs until) {
   set_armed(true);
   // What was written before the peers saw that they have to ring is found by looking once more.
   bool moved = poller_->poll(0);
-  woken_ = false;
+  if (woken_.exchange(false) && callers_ > 0) parked_.notify_all();  // or one ended elsewhere
   moved |= step(now_ns());
   if (!moved && !woken_ && !closing_ && !(work != nullptr && work->done())) {
     const int64_t timeout_ms = watched_until_ == kNever ? -1 : left_ms(watched_until_, now_ns());

@@ -115,7 +115,9 @@ int Work::tag() const { return has_arrived(state_) ? state_->tag() : -1; }
 
 Status Work::wait_on(const Stream& stream, int64_t timeout_ms) {
   if (state_ != nullptr && state_->order() != nullptr) {
-    return state_->order()->wait_on(state_, stream, timeout_ms);
+    Status status = state_->order()->wait_on(state_, stream, timeout_ms);
+    if (status.ok()) state_->set_ordered();
+    return status;
   }
   return timeout_ms < 0 ? wait() : wait_for(timeout_ms);
 }

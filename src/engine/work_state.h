@@ -85,6 +85,10 @@ class WorkState {
   void set_order(std::unique_ptr<StreamOrder> order) { order_ = std::move(order); }
   StreamOrder* order() const { return order_.get(); }
 
+  // A stream was made to wait for the result: whoever goes on in it finds it.
+  void set_ordered() { ordered_.store(true, std::memory_order_release); }
+  bool is_ordered() const { return ordered_.load(std::memory_order_acquire); }
+
   void on_done(std::function<void(const Status&)> fn);
 
   // The same, on the thread that ends it, which holds the lock of what carries it out: `fn` only
@@ -96,6 +100,7 @@ class WorkState {
 
   std::atomic<int> references_{1};
   std::atomic<bool> done_{false};
+  std::atomic<bool> ordered_{false};
   int parts_;
   int source_ = -1;
   int tag_ = -1;

@@ -192,7 +192,7 @@ Status check_own_messages(const NcclPlace& place, std::span<const Call> calls) {
   if (sends.size() != receives.size()) {
     return {StatusCode::kUnsupported,
             fmt::format("{}: rank {} is this one, and NCCL wants both ends of a message to itself "
-                        "in one call of submit() (batch() in Python). Nothing was sent.",
+                        "in one call of submit() (coalesce() in Python). Nothing was sent.",
                         sends.size() > receives.size() ? "send" : "recv", place.rank)};
   }
   for (size_t i = 0; i < sends.size(); ++i) {

@@ -315,7 +315,7 @@ Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& 
     const NcclProcess::Lock held = process_->lock();
     group_->start(operation);
     if (operation->state == nullptr) return operation->work;  // the group has ended
-    if (!options.wait_follows) process_->watch();
+    process_->watch();  // a caller who waits has its stream wait, and looks no more
   }
   const Status status = put(checked, options.stream, *operation);
   if (!status.ok()) {
@@ -342,6 +342,8 @@ class NcclBackend::PreparedCalls final : public Prepared {
   PreparedCalls(NcclBackend* backend, Checked checked, const OperationOptions& options)
       : backend_(backend), checked_(std::move(checked)), options_(options) {}
 
+  void set_stream(const Stream& stream) override { options_.stream = stream; }
+
   Result<Work> start() override {
     std::lock_guard<std::mutex> lock(backend_->mutex_);
     if (backend_->closed_) return closed();
@@ -351,7 +353,7 @@ class NcclBackend::PreparedCalls final : public Prepared {
  private:
   NcclBackend* backend_;
   const Checked checked_;
-  const OperationOptions options_;
+  OperationOptions options_;
 };
 
 Result<std::unique_ptr<Prepared>> NcclBackend::prepare(std::span<const Call> calls,
@@ -424,6 +426,7 @@ bool NcclBackend::needs(uint32_t sequence, int rank) {
 }
 
 Status NcclBackend::close() {
+  process_->drain(*group_);
   // A call that waits in NCCL is let go by this.
   const bool was_aborted =
       process_->leave(group_, {StatusCode::kAborted, "this rank closed its communicator"});

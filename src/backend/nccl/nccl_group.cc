@@ -38,6 +38,14 @@ std::shared_ptr<NcclOperation> NcclGroup::oldest_launched() const {
   return is_launched ? oldest : nullptr;
 }
 
+bool NcclGroup::is_awaited(TimeNs now) const {
+  if (!status_.ok()) return false;
+  return std::any_of(operations_.begin(), operations_.end(), [now](const auto& operation) {
+    return operation->state != nullptr && operation->state->is_ordered() &&
+           operation->deadline > now;
+  });
+}
+
 void NcclGroup::finish(const std::shared_ptr<NcclOperation>& operation) {
   if (!status_.ok()) return;
   const auto found = std::find(operations_.begin(), operations_.end(), operation);

@@ -83,6 +83,7 @@ class NcclGroup {
   const std::shared_ptr<NcclComm>& comm() const { return comm_; }
 
   bool is_busy() const { return !operations_.empty(); }
+  bool is_awaited(TimeNs now) const;  // some operation, for which a stream waits
   bool has_ended() const { return has_ended_; }
   bool is_told() const { return is_told_; }  // a Work has ended with the group's error
   const Status& status() const { return status_; }

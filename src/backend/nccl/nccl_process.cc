@@ -204,6 +204,16 @@ void NcclProcess::end(const std::shared_ptr<NcclGroup>& group, const Status& sta
   abort(group, std::move(held));
 }
 
+void NcclProcess::drain(const NcclGroup& group) {
+  Lock held = lock();
+  while (group.is_awaited(now_ns())) {
+    held.unlock();
+    (void)look();
+    held.lock();
+    if (group.is_awaited(now_ns())) ended_.wait_for(held, kLeastSleep);
+  }
+}
+
 bool NcclProcess::leave(const std::shared_ptr<NcclGroup>& group, const Status& status) {
   Lock held = lock();
   if (group->has_ended()) return true;

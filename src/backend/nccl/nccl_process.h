@@ -54,6 +54,10 @@ class NcclProcess final : public engine::WorkDriver,
   // NcclGroup::end(), and the abort that follows it, on a thread of its own.
   void end(const std::shared_ptr<NcclGroup>& group, const Status& status);
 
+  // Until what callers have waited for, by having a stream wait, has ended: they hold its results
+  // for theirs. While the group is well, and not beyond the operations' deadlines.
+  void drain(const NcclGroup& group);
+
   // The same of a group that is left. False: nothing was wrong or under way, so that NCCL's
   // communicator can be closed in good order, and was not aborted.
   bool leave(const std::shared_ptr<NcclGroup>& group, const Status& status);

@@ -11,10 +11,15 @@ CudaEvent::~CudaEvent() {
   if (event_ != nullptr) (void)cuda_->event_destroy(event_);
 }
 
-Status CudaEvent::record(cuda::Stream stream) {
+Status CudaEvent::record(cuda::Stream stream, int device) {
+  if (event_ != nullptr && device_ != device) {
+    (void)cuda_->event_destroy(event_);  // who waits for it goes on to do so
+    event_ = nullptr;
+  }
   if (event_ == nullptr) {
     CIUIC_RETURN_IF_ERROR(cuda::error_of(
         *cuda_, "cudaEventCreate", cuda_->event_create_with_flags(&event_, cuda::kDisableTiming)));
+    device_ = device;
   }
   return cuda::error_of(*cuda_, "cudaEventRecord", cuda_->event_record(event_, stream));
 }
@@ -25,7 +30,9 @@ Status CudaEvent::wait_on(cuda::Stream stream) const {
 }
 
 bool CudaEvent::is_done() const {
-  return event_ == nullptr || cuda_->event_query(event_) != cuda::kNotReady;
+  if (event_ == nullptr || cuda_->event_query(event_) != cuda::kNotReady) return true;
+  (void)cuda_->get_last_error();  // else the caller's next look at it would find this
+  return false;
 }
 
 void PinnedMemory::clear() {
@@ -77,20 +84,24 @@ void PinnedMemory::give_back(PinnedBlock* block) {
 Result<std::unique_ptr<CopyStreams>> CopyStreams::create(const cuda::Functions* cuda, int device) {
   const cuda::DeviceScope scope(*cuda, device);
   std::unique_ptr<CopyStreams> streams(new CopyStreams(cuda, device));
-  for (cuda::Stream* stream : {&streams->out_, &streams->in_}) {
-    CIUIC_RETURN_IF_ERROR(
-        cuda::error_of(*cuda, "cudaStreamCreateWithFlags",
-                       cuda->stream_create_with_flags(stream, cuda::kNonBlocking)));
+  for (auto* all : {&streams->out_, &streams->in_}) {
+    for (cuda::Stream& stream : *all) {
+      CIUIC_RETURN_IF_ERROR(
+          cuda::error_of(*cuda, "cudaStreamCreateWithFlags",
+                         cuda->stream_create_with_flags(&stream, cuda::kNonBlocking)));
+    }
   }
   return streams;
 }
 
 CopyStreams::~CopyStreams() {
   const cuda::DeviceScope scope(*cuda_, device_);
-  for (const cuda::Stream stream : {out_, in_}) {
-    if (stream == nullptr) continue;
-    (void)cuda_->stream_synchronize(stream);
-    (void)cuda_->stream_destroy(stream);
+  for (const auto* all : {&out_, &in_}) {
+    for (const cuda::Stream stream : *all) {
+      if (stream == nullptr) continue;
+      (void)cuda_->stream_synchronize(stream);
+      (void)cuda_->stream_destroy(stream);
+    }
   }
 }
 

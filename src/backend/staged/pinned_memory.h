@@ -5,6 +5,7 @@
 // One thread at a time, but bytes().
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <memory>
@@ -23,13 +24,14 @@ class CudaEvent {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  Status record(cuda::Stream stream);         // on the current device
-  Status wait_on(cuda::Stream stream) const;  // ok where nothing was recorded
-  bool is_done() const;                       // likewise
+  Status record(cuda::Stream stream, int device);  // the device is current, and the stream's
+  Status wait_on(cuda::Stream stream) const;       // ok where nothing was recorded
+  bool is_done() const;                            // likewise
 
  private:
   const cuda::Functions* cuda_;
   cuda::Event event_ = nullptr;
+  int device_ = -1;  // of the event
 };
 
 // Memory, and when the device has last copied from it.
@@ -66,25 +68,28 @@ class PinnedMemory {
   std::vector<std::unique_ptr<PinnedBlock>> blocks_;
 };
 
-// The two streams of a device: out of it, and into it. They wait for no others, and none for them.
+// The streams of a device: for each lane one out of it, and one into it. They wait for no others,
+// and none for them.
 class CopyStreams {
  public:
+  static constexpr size_t kLanes = 5;
+
   static Result<std::unique_ptr<CopyStreams>> create(const cuda::Functions* cuda, int device);
   ~CopyStreams();  // waits for what is under way
   CopyStreams(const CopyStreams&) = delete;
   CopyStreams& operator=(const CopyStreams&) = delete;
 
   int device() const { return device_; }
-  cuda::Stream out() const { return out_; }
-  cuda::Stream in() const { return in_; }
+  cuda::Stream out(size_t lane) const { return out_[lane]; }
+  cuda::Stream in(size_t lane) const { return in_[lane]; }
 
  private:
   CopyStreams(const cuda::Functions* cuda, int device) : cuda_(cuda), device_(device) {}
 
   const cuda::Functions* cuda_;
   const int device_;
-  cuda::Stream out_ = nullptr;
-  cuda::Stream in_ = nullptr;
+  std::array<cuda::Stream, kLanes> out_{};
+  std::array<cuda::Stream, kLanes> in_{};
 };
 
 }  // namespace ciuic::backend

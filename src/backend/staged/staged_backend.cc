@@ -73,6 +73,7 @@ class StagedBackend::PreparedCalls final : public Prepared {
                 const OperationOptions& options)
       : backend_(backend), calls_(calls.begin(), calls.end()), device_(device), options_(options) {}
 
+  void set_stream(const Stream& stream) override { options_.stream = stream; }
   Result<Work> start() override { return backend_->submit_staged(calls_, device_, options_); }
 
  private:

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "collective/device.h"
 #include "drivers/posix/limits.h"
@@ -14,6 +15,8 @@ namespace ciuic::backend {
 
 static constexpr size_t kMostSlotBytes = size_t{4} << 20;
 static constexpr size_t kLeastSlotBytes = size_t{64} << 10;
+static constexpr TimeNs kSettleNs = 2'000'000'000;
+static constexpr std::chrono::microseconds kSettleStep{200};
 static constexpr size_t kSidesApart = 64;  // of a slot's bytes, what may lie between its two sides
 
 // One submit().
@@ -23,7 +26,9 @@ struct Staging::Transfer {
   engine::WorkState* work = nullptr;     // ends with the last of them
   size_t left = 0;                       // parts that have not arrived
   Status status;                         // of the first one that failed
+  std::shared_ptr<CudaEvent> ready;      // what the caller's stream had at the call
   std::shared_ptr<CudaEvent> end;        // after the last copy in; recorded before `arrived` ends
+  std::array<bool, CopyStreams::kLanes> lanes{};  // that its parts use
 
   ~Transfer() {
     arrived->release();
@@ -38,6 +43,7 @@ struct Staging::Part {
   std::shared_ptr<Transfer> transfer;
   std::shared_ptr<engine::Gate> gate;  // null: it copies nothing out, and has a block of its own
   Slot* slot = nullptr;                // null: a block of its own
+  size_t lane = kSlots;                // that of its slot
   PinnedBlock* block = nullptr;        // null: a straight one
   Work work;                           // of the host's backend
 };
@@ -53,9 +59,10 @@ class ArrivalOrder final : public engine::StreamOrder {
   }
   ~ArrivalOrder() override { arrived_->release(); }
 
-  Status wait_on(engine::WorkState* /*work*/, const Stream& stream, int64_t timeout_ms) override {
+  // Of one that has failed the caller waits for the end: nothing is copied to its memory any more.
+  Status wait_on(engine::WorkState* work, const Stream& stream, int64_t timeout_ms) override {
     const TimeNs deadline = timeout_ms < 0 ? kNever : deadline_after(now_ns(), timeout_ms);
-    if (!arrived_->done() && !arrived_->driver()->wait(arrived_, deadline)) {
+    if (!ends(arrived_, deadline) || (!arrived_->status().ok() && !ends(work, deadline))) {
       return {StatusCode::kTimeout,
               fmt::format("waited {} ms; the operation has not ended and goes on", timeout_ms)};
     }
@@ -66,6 +73,10 @@ class ArrivalOrder final : public engine::StreamOrder {
   bool has_arrived() const override { return arrived_->done(); }
 
  private:
+  static bool ends(engine::WorkState* work, TimeNs deadline) {
+    return work->done() || work->driver()->wait(work, deadline);
+  }
+
   engine::WorkState* arrived_;
   std::shared_ptr<CudaEvent> end_;
 };
@@ -75,12 +86,14 @@ class ArrivalOrder final : public engine::StreamOrder {
 struct Notice {
   std::shared_ptr<engine::Gate> gate;
   engine::WorkState* work = nullptr;
+  std::shared_ptr<PendingWorks> pending;  // where the Work is
   std::shared_ptr<engine::WorkDriver> driver;
 
   static void give(void* data) {
     const std::unique_ptr<Notice> notice(static_cast<Notice*>(data));
     if (notice->gate != nullptr) notice->gate->open();
-    if (engine::WorkState* work = notice->work) {
+    engine::WorkState* work = notice->work;
+    if (work != nullptr && notice->pending->take(work)) {
       work->finish(Status());
       // The last one to let go of it destroys an event, which is a call of CUDA's.
       notice->driver->complete([work] { work->release(); });
@@ -117,9 +130,9 @@ Result<CopyStreams*> Staging::streams_of(int device) {
   return streams.get();
 }
 
-// Both streams wait for what the caller has put into its own: the input may still be written, and
-// the output read.
-Status Staging::make_ready(const CopyStreams& streams, const Stream& stream) {
+// What the caller has put into its stream comes first: the input may still be written, and the
+// output read.
+Status Staging::make_ready(const Stream& stream, int device, CudaEvent* ready) {
   int capturing = 0;
   CIUIC_RETURN_IF_ERROR(cuda::error_of(cuda_, "cudaStreamIsCapturing",
                                        cuda_.stream_is_capturing(stream.handle, &capturing)));
@@ -128,10 +141,7 @@ Status Staging::make_ready(const CopyStreams& streams, const Stream& stream) {
             "a CUDA graph is being captured in this stream, and tensors that travel by way of the "
             "host cannot be in one; call it outside of the capture. Nothing was sent."};
   }
-  CudaEvent ready(&cuda_);
-  CIUIC_RETURN_IF_ERROR(ready.record(stream.handle));
-  CIUIC_RETURN_IF_ERROR(ready.wait_on(streams.out()));
-  return ready.wait_on(streams.in());
+  return ready->record(stream.handle, device);
 }
 
 // Of a call whose memory the host's backend takes where it lies: no copies, and no slot.
@@ -164,14 +174,17 @@ Result<Work> Staging::submit(std::span<const Call> calls, const Device& device,
   }
   Result<CopyStreams*> streams = streams_of(device.index);
   if (!streams.ok()) return streams.status();
-  CIUIC_RETURN_IF_ERROR(make_ready(**streams, options.stream));
+  auto ready = std::make_shared<CudaEvent>(&cuda_);
+  CIUIC_RETURN_IF_ERROR(make_ready(options.stream, device.index, ready.get()));
   Result<std::vector<std::shared_ptr<Part>>> parts = placed(std::move(pieces));
   if (!parts.ok()) return parts.status();
   const std::shared_ptr<Transfer> transfer = new_transfer(*streams, parts->size());
+  transfer->ready = std::move(ready);
   transfer->work->retain();
   Work work(transfer->work);
   for (const std::shared_ptr<Part>& part : *parts) {
     part->transfer = transfer;
+    transfer->lanes[part->lane] = true;
     start(part, options);
   }
   return work;
@@ -214,7 +227,8 @@ Result<std::vector<std::shared_ptr<Staging::Part>>> Staging::placed(Pieces piece
     const bool is_message = call->operation >= Operation::kSend;
     const size_t bytes = part->piece.bytes;
     if (!is_message && bytes > 0 && bytes <= slot_bytes_) {
-      part->slot = &slots_[next_slot_++ % kSlots];
+      part->lane = next_slot_++ % kSlots;
+      part->slot = &slots_[part->lane];
     }
     if (part->slot != nullptr && part->slot->block != nullptr) {
       part->block = part->slot->block;
@@ -266,7 +280,8 @@ void Staging::report(const Status& status) {
 }
 
 Status Staging::copy_out(const Part& part) {
-  const cuda::Stream out = part.transfer->streams->out();
+  const cuda::Stream out = part.transfer->streams->out(part.lane);
+  CIUIC_RETURN_IF_ERROR(part.transfer->ready->wait_on(out));
   if (part.block != nullptr) CIUIC_RETURN_IF_ERROR(part.block->free->wait_on(out));
   for (const Copy& copy : part.piece.out) {
     CIUIC_RETURN_IF_ERROR(cuda::error_of(
@@ -281,14 +296,17 @@ Status Staging::copy_out(const Part& part) {
 }
 
 Status Staging::copy_in(const Part& part) {
-  const cuda::Stream in = part.transfer->streams->in();
+  const CopyStreams& streams = *part.transfer->streams;
+  const cuda::Stream in = streams.in(part.lane);
+  // With a gate the operation has come after it.
+  if (part.gate == nullptr) CIUIC_RETURN_IF_ERROR(part.transfer->ready->wait_on(in));
   for (const Copy& copy : part.piece.in) {
     CIUIC_RETURN_IF_ERROR(cuda::error_of(
         cuda_, "cudaMemcpyAsync to the device",
         cuda_.memcpy_async(part.output + copy.device_offset, part.block->data + copy.slot_offset,
                            copy.bytes, cuda::kHostToDevice, in)));
   }
-  return part.block == nullptr ? Status() : part.block->free->record(in);
+  return part.block == nullptr ? Status() : part.block->free->record(in, streams.device());
 }
 
 // The operation of the host has: its result goes to the device, its memory to the next one.
@@ -301,18 +319,15 @@ void Staging::has_ended(const std::shared_ptr<Part>& part, Status status) {
     report(status);
   }
   if (!status.ok() && !options_.host->capabilities().can_abort) is_abandoned_ = true;
-  if (part->slot == nullptr) {
-    if (part->block != nullptr) memory_.give_back(part->block);
-  } else {
+  if (part->slot != nullptr) {
     leave_slot(*part, status.ok());
+  } else if (part->block != nullptr && !is_abandoned_) {
+    memory_.give_back(part->block);
   }
   if (part->work.source() >= 0) transfer->work->came_from(part->work.source(), part->work.tag());
   part->work = Work();
   if (transfer->status.ok()) transfer->status = status;
-  if (--transfer->left > 0) return;
-  if (transfer->status.ok()) transfer->status = transfer->end->record(transfer->streams->in());
-  transfer->arrived->finish(transfer->status);
-  end(*transfer);
+  if (--transfer->left == 0) end(transfer.get(), part->lane);
 }
 
 // In a group that has failed the operations end in any order, and nothing more is copied.
@@ -323,19 +338,58 @@ void Staging::leave_slot(const Part& part, bool is_well) {
   if (had_it && is_well && !users.empty()) report(copy_out(*users.front()));
 }
 
-// The transfer's Work ends with what has been put into the stream.
-void Staging::end(const Transfer& transfer) {
-  auto notice = std::make_unique<Notice>();
-  notice->work = transfer.work;
-  notice->driver = driver_;
-  Status status = transfer.status;
-  transfer.work->retain();
-  if (status.ok()) status = put(cuda_, transfer.streams->in(), std::move(notice));
-  if (!status.ok()) {
-    transfer.work->finish(status);
-    transfer.work->release();
+// Records the transfer's end in the lane's stream in, behind what its other lanes have.
+Status Staging::gather_lanes(const Transfer& transfer, size_t lane, bool with_out) {
+  const CopyStreams& streams = *transfer.streams;
+  const cuda::Stream last = streams.in(lane);
+  for (size_t each = 0; each < CopyStreams::kLanes; ++each) {
+    if (!transfer.lanes[each]) continue;
+    for (const cuda::Stream stream : {streams.in(each), streams.out(each)}) {
+      if (stream == last || (stream == streams.out(each) && !with_out)) continue;
+      CudaEvent event(&cuda_);
+      CIUIC_RETURN_IF_ERROR(event.record(stream, streams.device()));
+      CIUIC_RETURN_IF_ERROR(event.wait_on(last));
+    }
+  }
+  return transfer.end->record(last, streams.device());
+}
+
+// The transfer's Work ends with what has been put into the streams.
+void Staging::end(Transfer* transfer, size_t lane) {
+  const bool was_well = transfer->status.ok();
+  const Status gathered = gather_lanes(*transfer, lane, /*with_out=*/!was_well);
+  if (was_well) transfer->status = gathered;
+  engine::WorkState* work = transfer->work;
+  work->retain();
+  if (transfer->status.ok()) {
+    {
+      const std::lock_guard<std::mutex> lock(pending_->mutex);
+      pending_->works.insert(work);
+    }
+    auto notice = std::make_unique<Notice>();
+    notice->work = work;
+    notice->pending = pending_;
+    notice->driver = driver_;
+    transfer->status = put(cuda_, transfer->streams->in(lane), std::move(notice));
+    if (!transfer->status.ok()) (void)pending_->take(work);
+  } else if (gathered.ok()) {
+    settle(*transfer);
+  }
+  transfer->arrived->finish(transfer->status);
+  if (!transfer->status.ok()) {
+    work->finish(transfer->status);
+    work->release();
   }
   driver_->wake();
+}
+
+// Before a caller hears of a failure, its memory is left alone; but a device that hangs delays
+// nobody for long.
+void Staging::settle(const Transfer& transfer) {
+  if (settles_until_ == 0) settles_until_ = now_ns() + kSettleNs;
+  while (!transfer.end->is_done() && now_ns() < settles_until_) {
+    std::this_thread::sleep_for(kSettleStep);
+  }
 }
 
 void Staging::run_copier() {
@@ -366,6 +420,10 @@ void Staging::close() {
   if (copier_.joinable()) copier_.join();
   const std::lock_guard<std::mutex> lock(mutex_);
   streams_.clear();
+  for (engine::WorkState* work : std::exchange(pending_->works, {})) {
+    work->finish({StatusCode::kSystem, "the device has failed before the result was copied to it"});
+    work->release();
+  }
   if (is_abandoned_) return memory_.abandon();
   memory_.clear();
 }

@@ -9,8 +9,9 @@
 //   in stream               |in 0 |in 1 |...    put there by a thread of the group's
 //
 // A slot of memory is used by one piece after another: the next copy out waits for the copy in
-// before it. Nothing here blocks, and no function of CUDA's that may block is called with a lock of
-// the engine's held.
+// before it. Each slot has streams of its own, and so have pieces without one, so that a call whose
+// input is long to come keeps no earlier one back. Nothing here blocks, and no function of CUDA's
+// that may block is called with a lock of the engine's held.
 #pragma once
 
 #include <array>
@@ -19,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <thread>
 #include <utility>
@@ -32,6 +34,17 @@
 #include "engine/work_state.h"
 
 namespace ciuic::backend {
+
+// Works that a host function of CUDA's will end; of a device that has failed, none ever runs.
+struct PendingWorks {
+  std::mutex mutex;
+  std::set<engine::WorkState*> works;
+
+  bool take(engine::WorkState* work) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return works.erase(work) > 0;
+  }
+};
 
 class Staging {
  public:
@@ -56,7 +69,7 @@ class Staging {
   size_t bytes() const { return memory_.bytes(); }
 
  private:
-  static constexpr size_t kSlots = 4;
+  static constexpr size_t kSlots = CopyStreams::kLanes - 1;
 
   struct Transfer;
   struct Part;
@@ -67,7 +80,7 @@ class Staging {
   };
 
   Result<CopyStreams*> streams_of(int device);
-  Status make_ready(const CopyStreams& streams, const Stream& stream);
+  Status make_ready(const Stream& stream, int device, CudaEvent* ready);
   Result<std::vector<std::shared_ptr<Part>>> placed(Pieces pieces);
   static void bind(Part* part);
   std::shared_ptr<Transfer> new_transfer(CopyStreams* streams, size_t parts);
@@ -77,7 +90,9 @@ class Staging {
   Status copy_in(const Part& part);
   void has_ended(const std::shared_ptr<Part>& part, Status status);
   void leave_slot(const Part& part, bool is_well);
-  void end(const Transfer& transfer);
+  void end(Transfer* transfer, size_t lane);
+  Status gather_lanes(const Transfer& transfer, size_t lane, bool with_out);
+  void settle(const Transfer& transfer);
   void run_copier();
 
   const Options options_;
@@ -90,6 +105,8 @@ class Staging {
   std::map<int, std::unique_ptr<CopyStreams>> streams_;
   std::array<Slot, kSlots> slots_;
   size_t next_slot_ = 0;
+  std::shared_ptr<PendingWorks> pending_ = std::make_shared<PendingWorks>();
+  TimeNs settles_until_ = 0;   // after the first failure
   bool is_abandoned_ = false;  // the host's backend may still read and write the memory
   bool closed_ = false;
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -89,6 +90,81 @@ def graphs(ctx: CiuicContext, cuda: on_device.Cuda) -> None:
     assert (ctx.all_reduce(x).numpy() == ctx.world_size).all()
 
 
+def persistent(ctx: CiuicContext, cuda: on_device.Cuda) -> None:
+    """Started again once the stream waits for it, in whatever stream the caller works then."""
+    x = CudaArray.of(cuda, numpy.ones(1000, dtype=numpy.float32))
+    with ctx.persistent() as step:
+        ctx.all_reduce_async(x)
+    for _ in range(3):
+        step.run()
+    assert (x.numpy() == ctx.world_size**3).all()
+    other = on_device.Cuda(cuda.device)
+    cuda_arrays.work_in(other)
+    ones = numpy.ones(1000, dtype=numpy.float32)
+    other.store(x.address, ones.ctypes.data, ones.nbytes, delay_us=50_000)
+    step.run()
+    other.synchronize()
+    cuda_arrays.work_in(cuda)
+    assert (x.numpy() == ctx.world_size).all()
+
+
+def two_devices(ctx: CiuicContext, cuda: on_device.Cuda) -> None:
+    """One after another in one group; and the caller's last error is left alone."""
+    for device in (cuda.device, 2, cuda.device):
+        other = on_device.Cuda(device)
+        cuda_arrays.work_in(other)
+        x = CudaArray.of(other, numpy.ones(200_000))
+        assert (ctx.all_reduce(x).numpy() == ctx.world_size).all()
+        assert other.library.cudaPeekAtLastError() == 0
+    cuda.call("cudaSetDevice", cuda.device)
+    cuda_arrays.work_in(cuda)
+
+
+def a_late_input(ctx: CiuicContext, cuda: on_device.Cuda) -> None:
+    """It keeps no earlier call back."""
+    first = CudaArray.of(cuda, numpy.ones(500_000))
+    handle = ctx.all_reduce_async(first)
+    slow = on_device.Cuda(cuda.device)
+    ones = numpy.ones(1000)
+    second = CudaArray.of(cuda, numpy.zeros(1000))
+    cuda.synchronize()
+    cuda_arrays.work_in(slow)
+    slow.store(second.address, ones.ctypes.data, ones.nbytes, delay_us=400_000)
+    late = ctx.all_reduce_async(second)
+    cuda_arrays.work_in(cuda)
+    handle.wait()
+    assert (first.numpy() == ctx.world_size).all()
+    assert slow.library.cudaStreamQuery(slow.stream) == on_device.NOT_READY
+    late.wait()
+    assert (second.numpy() == ctx.world_size).all()
+
+
+def closed_at_once(cuda: on_device.Cuda) -> None:
+    """What a blocking call has returned of is not taken back by close()."""
+    x = CudaArray.of(cuda, numpy.zeros(1000))
+    with CiuicContext(backend="nccl", timeout_s=60) as ctx:
+        ones = numpy.ones(1000)
+        cuda.store(x.address, ones.ctypes.data, ones.nbytes, delay_us=100_000)
+        ctx.all_reduce(x)
+    assert (x.numpy() == ctx.world_size).all()
+
+
+def late_rank(cuda: on_device.Cuda) -> None:
+    """The host waits for nothing, and yet the time-out frees the device."""
+    with CiuicContext(backend="nccl", timeout_s=60) as ctx:
+        x = CudaArray.of(cuda, numpy.ones(10))
+        if ctx.rank == 0:
+            ctx.all_reduce(x, timeout_s=1)
+            cuda.synchronize()
+            with refused(ciuic.TimeoutError, "rank 1 has not called it"):
+                ctx.all_reduce(x)
+        else:
+            with refused(ciuic.TimeoutError, "all_reduce"):
+                while ctx.error is None:
+                    time.sleep(0.01)
+                ctx.all_reduce(x)
+
+
 def nccl_alone(cuda: on_device.Cuda) -> None:
     with CiuicContext(backend="nccl", timeout_s=60, buffer_size=1 << 25) as ctx:
         assert ctx.backend == "nccl"
@@ -105,13 +181,15 @@ def nccl_alone(cuda: on_device.Cuda) -> None:
             ctx.all_reduce(other)
         with refused(ValueError, "not from any"):
             ctx.recv(CudaArray.of(cuda, numpy.ones(3)), None)
-        for part in (dlpack, streams, graphs):
+        for part in (dlpack, streams, graphs, persistent):
             part(ctx, cuda)
         with ctx.shrink() as again:  # nothing is wrong: all ranks go on in a new group
             assert again.backend == "nccl"
             x = CudaArray.of(cuda, numpy.ones(3))
             assert (again.all_reduce(x).numpy() == again.world_size).all()
             again.barrier()
+    closed_at_once(cuda)
+    late_rank(cuda)
 
 
 def chosen(cuda: on_device.Cuda, rank: int) -> None:
@@ -141,7 +219,7 @@ def chosen(cuda: on_device.Cuda, rank: int) -> None:
 def staged(cuda: on_device.Cuda) -> None:
     with CiuicContext(backend="native", timeout_s=60) as ctx:
         assert ctx.backend == "native"
-        for part in (dlpack, devices, streams, graphs):
+        for part in (dlpack, devices, streams, graphs, persistent, two_devices, a_late_input):
             part(ctx, cuda)
         held: dict[str, Any] = ctx.memory_usage()
         assert held["staging"] > 0
