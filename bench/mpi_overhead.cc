@@ -50,7 +50,7 @@ struct Size {
   int64_t bytes;
   int calls;
 };
-constexpr Size kSizes[] = {{8, 4000}, {64 << 10, 1000}, {1 << 20, 200}};
+constexpr Size kSizes[] = {{8, 1000}, {64 << 10, 300}, {1 << 20, 60}};
 
 // Where it stands, should it not go on. MPI has no time-outs of its own.
 char stage[128] = "the join";
@@ -261,7 +261,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: mpiexec -n 2 mpi_overhead LIBRARY [ROUNDS]\n");
     return 2;
   }
-  std::signal(SIGALRM, tell_stuck);
+  for (const int number : {SIGALRM, SIGTERM}) std::signal(number, tell_stuck);
   const Status status = run(argv[1], rounds);
   if (!status.ok()) std::fprintf(stderr, "mpi_overhead: %s\n", status.message().c_str());
   if (status.ok()) ciuic::leave_mpi();
