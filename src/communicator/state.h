@@ -18,7 +18,7 @@ namespace ciuic {
 namespace backend {
 class MpiBackend;
 class NcclBackend;
-}
+}  // namespace backend
 
 struct Communicator::State {
   State() = default;
