@@ -22,7 +22,8 @@ def register() -> None:
 
             return create_backend(options, group_options)
 
-        distributed.Backend.register_backend("ciuic", create, extended_api=True, devices=["cpu"])
+        devices = ["cpu", "cuda"]
+        distributed.Backend.register_backend("ciuic", create, extended_api=True, devices=devices)
         if os.environ.get("CIUIC_REPLACE") == "gloo":
             from ciuic.torch.replacing import replace_gloo
 

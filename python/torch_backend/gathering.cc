@@ -45,6 +45,7 @@ TorchGroup::WorkPointer TorchGroup::allgather(TensorLists& outputs, Tensors& inp
   Ending ending;
   ending.results.append(list.begin(), list.end());
   ending.keep.push_back(source);
+  if (row.own.defined()) ending.keep.push_back(row.own);
   ending.finish = copying_row_back(list, row);
   const Manner manner{c10d::OpType::ALLGATHER, "ciuic:all_gather", options.asyncOp, options.timeout,
                       inputs};
@@ -97,7 +98,9 @@ TorchGroup::WorkPointer TorchGroup::allgather_coalesced(TensorLists& outputs, Te
     const MutableBuffer source = payload_of(ending.keep.back());
     calls.push_back(row.is_even() ? Call::all_gather(source, row.buffer)
                                   : Call::all_gather_v(source, row.buffer, row.counts));
-    if (row.own.defined()) copies.emplace_back(std::move(column), row.own);
+    if (!row.own.defined()) continue;
+    ending.keep.push_back(row.own);
+    copies.emplace_back(std::move(column), row.own);
   }
   if (!copies.empty()) {
     ending.finish = [copies = std::move(copies)] {
@@ -126,6 +129,7 @@ TorchGroup::WorkPointer TorchGroup::allgather_into_tensor_coalesced(
     targets.push_back(plain_output(outputs[i]));
     calls.push_back(Call::all_gather(payload_of(ending.keep.back()), payload_of(targets.back())));
   }
+  ending.keep.insert(ending.keep.end(), targets.begin(), targets.end());
   ending.finish = copying_back(outputs, targets);
   return launch(calls,
                 {c10d::OpType::ALLGATHER_COALESCED, "ciuic:all_gather_coalesced", options.asyncOp,
@@ -152,6 +156,7 @@ TorchGroup::WorkPointer TorchGroup::gather(TensorLists& outputs, Tensors& inputs
     Row row = row_of_outputs(list, kName);
     for (const at::Tensor& output : list) check_own(kName, output, input);
     target = row.buffer;
+    if (row.own.defined()) ending.keep.push_back(row.own);
     ending.results.append(list.begin(), list.end());
     ending.finish = copying_row_back(list, row);
   } else if (!outputs.empty()) {

@@ -35,6 +35,8 @@ c10::intrusive_ptr<TorchGroup> TorchGroup::join(const StorePointer& store, int r
   joining.store = std::make_shared<TorchStore>(store);
   joining.group_name = options->group_name.empty() ? "torch" : "torch/" + options->group_name;
   joining.timeout_ms = options->timeout.count();
+  joining.backend = options->carrier;
+  joining.device = options->device;
   Result<std::unique_ptr<Communicator>> communicator = Communicator::create(joining);
   throw_unless_ok(communicator.status(), options->timeout);
   return c10::make_intrusive<TorchGroup>(std::move(*communicator), std::move(options));
@@ -45,6 +47,7 @@ TorchGroup::TorchGroup(std::unique_ptr<Communicator> communicator,
     : Backend(communicator->rank(), communicator->size()),
       options_(std::move(options)),
       communicator_(std::move(communicator)),
+      is_by_nccl_(communicator_->describe().starts_with(R"({"backend":"nccl")")),
       timeout_ms_(options_->timeout.count()) {
   init();
   const std::lock_guard<std::mutex> lock(groups_mutex);
@@ -94,13 +97,17 @@ c10d::ErrorType TorchGroup::getError() {
   }
 }
 
-// Options of our own for a group that is made of this one.
-static c10::intrusive_ptr<TorchGroup::Options> options_from(const c10d::Backend::Options& given) {
-  auto options = c10::make_intrusive<TorchGroup::Options>();
-  options->timeout = given.timeout;
-  options->group_name = given.group_name;
-  options->group_desc = given.group_desc;
-  options->global_ranks_in_group = given.global_ranks_in_group;
+// Options of our own for a group that is made of this one; without given ones, this one's.
+c10::intrusive_ptr<TorchGroup::Options> TorchGroup::options_from(
+    const OptionsPointer& given) const {
+  const c10d::Backend::Options& from = given ? *given : *options_;
+  auto options = c10::make_intrusive<Options>();
+  options->timeout = from.timeout;
+  options->group_name = from.group_name;
+  options->group_desc = from.group_desc;
+  options->global_ranks_in_group = from.global_ranks_in_group;
+  options->carrier = options_->carrier;
+  options->device = options_->device;
   return options;
 }
 
@@ -109,7 +116,7 @@ c10::intrusive_ptr<c10d::Backend> TorchGroup::split(const StorePointer& store,
                                                     const OptionsPointer& options) {
   const auto place = std::find(ranks.begin(), ranks.end(), rank_);
   if (place == ranks.end()) return nullptr;
-  auto own = options_from(options ? *options : *options_);
+  auto own = options_from(options);
   own->global_ranks_in_group.assign(ranks.begin(), ranks.end());
   return join(store, static_cast<int>(place - ranks.begin()), static_cast<int>(ranks.size()),
               std::move(own));
@@ -118,7 +125,7 @@ c10::intrusive_ptr<c10d::Backend> TorchGroup::split(const StorePointer& store,
 c10::intrusive_ptr<c10d::Backend> TorchGroup::merge(const StorePointer& store,
                                                     const OptionsPointer& options, const int& rank,
                                                     const int& size) {
-  return join(store, rank, size, options_from(options ? *options : *options_));
+  return join(store, rank, size, options_from(options));
 }
 
 // While the group is whole, the others make a group of their own, without those to be excluded;
@@ -142,7 +149,7 @@ c10::intrusive_ptr<c10d::Backend> TorchGroup::shrink(const std::vector<int64_t>&
     refuse("shrink", std::to_string((*made)->size()) + " ranks are left, not the " +
                          std::to_string(ranks.size()) + " that were not excluded");
   }
-  auto own = options_from(options ? *options : *options_);
+  auto own = options_from(options);
   own->timeout = timeout;
   return c10::make_intrusive<TorchGroup>(std::move(*made), std::move(own));
 }
@@ -151,6 +158,7 @@ c10::intrusive_ptr<c10d::Backend> TorchGroup::shrink(const std::vector<int64_t>&
 at::Tensor TorchGroup::allocateTensor(long size, at::TensorOptions options) {
   constexpr const char* kName = "allocate_tensor";
   const at::ScalarType type = c10::typeMetaToScalarType(options.dtype());
+  if (options.device().is_cuda()) return at::empty({size}, options);  // NCCL shares by itself
   if (!options.device().is_cpu()) refuse(kName, "only CPU tensors can be shared");
   if (c10::isQIntType(type)) refuse(kName, "elements that have scales beside them");
   const auto bytes = static_cast<uint64_t>(size) * c10::elementSize(type);

@@ -2,8 +2,9 @@
 // group.h: a group of ranks, as torch knows it: c10d's Backend on one Communicator. Start here.
 //
 // Operations that are not asynchronous (asyncOp is false) run on the caller's thread, to their end;
-// the others return at once. Tensors may have any strides; they live until the operation has ended.
-// Any thread may call, under the rule of communicator.h on the order of calls.
+// the others return at once. On a GPU the end is that the current stream waits. Tensors may have
+// any strides; they live until the operation has ended. Any thread may call, under the rule of
+// communicator.h on the order of calls.
 //
 // A call that cannot be is refused by an exception, and nothing was sent; what goes wrong later is
 // a DistBackendError, raised by blocking calls and by wait().
@@ -21,6 +22,7 @@
 
 #include "ciuic/communicator.h"
 #include "earlier.h"
+#include "gpu_work.h"
 #include "work.h"
 
 namespace ciuic::torch_backend {
@@ -28,10 +30,17 @@ namespace ciuic::torch_backend {
 // The highest tag of a user's message; those above are the backend's own.
 inline constexpr int kLastUserTag = kMaxTag - 4096;
 
+inline bool is_message(c10d::OpType type) {
+  return type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
+         type == c10d::OpType::RECVANYSOURCE;
+}
+
 class TorchGroup final : public c10d::Backend {
  public:
   struct Options final : c10d::Backend::Options {
     Options() : c10d::Backend::Options("ciuic") {}
+    std::string carrier = "auto";  // CommunicatorOptions::backend
+    int device = -1;               // CommunicatorOptions::device
   };
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
   using StorePointer = c10::intrusive_ptr<c10d::Store>;
@@ -53,6 +62,8 @@ class TorchGroup final : public c10d::Backend {
   OptionsPointer getBackendOptions() override { return options_; }
   bool supportsSplitting() const override { return true; }
   bool supportsShrinking() const override { return true; }
+  // Where it matters: elsewhere single calls are as good, and give a Work each.
+  bool supportsCoalescing() const override { return is_by_nccl_; }
   void setTimeout(Milliseconds timeout) override;
   void abort() override;
   void shutdown() override;
@@ -125,11 +136,27 @@ class TorchGroup final : public c10d::Backend {
     std::span<const at::Tensor> inputs;  // the profiler's
   };
 
+  using GpuWorkPointer = c10::intrusive_ptr<GpuWork>;
+
+  // Calls of a GPU's memory that wait for endCoalescing().
+  struct Together {
+    std::vector<Call> calls;
+    std::vector<GpuWorkPointer> works;
+    Milliseconds timeout{0};
+  };
+
   WorkPointer launch(std::span<const Call> calls, const Manner& manner, Ending&& ending);
   WorkPointer launch(const Call& call, const Manner& manner, Ending&& ending) {
     return launch(std::span(&call, 1), manner, std::move(ending));
   }
   c10::intrusive_ptr<TorchWork> new_work(const Manner& manner, Milliseconds timeout);
+  WorkPointer launch_on_gpu(std::span<const Call> calls, const Manner& manner, Ending&& ending);
+  GpuWorkPointer new_gpu_work(const Manner& manner, Milliseconds timeout, c10::Device device,
+                              Ending&& ending);
+  void start_on_gpu(std::span<const Call> calls, std::span<const GpuWorkPointer> works,
+                    Milliseconds timeout, bool wait_follows);
+  void start_together();
+  c10::intrusive_ptr<Options> options_from(const OptionsPointer& given) const;
   WorkPointer receive(Tensors& tensors, int source, int tag, const char* title);
   Milliseconds effective(Milliseconds timeout) const;
   int check_peer(const char* operation, int64_t rank) const;
@@ -138,12 +165,14 @@ class TorchGroup final : public c10d::Backend {
 
   const c10::intrusive_ptr<Options> options_;
   const std::shared_ptr<Communicator> communicator_;
+  const bool is_by_nccl_;  // CUDA tensors are carried by NCCL
   std::atomic<int64_t> timeout_ms_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> is_coalescing_{false};
   Earlier earlier_;
   std::mutex mutex_;  // guards what follows
   std::vector<WorkPointer> coalesced_;
+  Together together_;
   uint32_t sparse_calls_ = 0;
 };
 

@@ -93,11 +93,11 @@ Interrupt interrupted() {
   return interrupt;
 }
 
-}  // namespace
-
-Waited wait_interruptibly(Work& work, Communicator* communicator) {
+// `look` waits for so many milliseconds at most.
+template <typename Look>
+Waited wait_by(Look look, Work& work, Communicator* communicator) {
   for (;;) {
-    Status status = work.wait_for(kSignalCheckMs);
+    Status status = look(kSignalCheckMs);
     // kTimeout is the operation's end, or only that of this look at it.
     if (status.code() != StatusCode::kTimeout) return {std::move(status)};
     if (work.done()) return {work.status()};
@@ -107,6 +107,16 @@ Waited wait_interruptibly(Work& work, Communicator* communicator) {
     // No one may write to the caller's tensors once this returns.
     return {work.wait(), interrupt == Interrupt::kRaised};
   }
+}
+
+}  // namespace
+
+Waited wait_interruptibly(Work& work, Communicator* communicator) {
+  return wait_by([&work](int64_t ms) { return work.wait_for(ms); }, work, communicator);
+}
+
+Waited wait_interruptibly(Work& work, const Stream& stream, Communicator* communicator) {
+  return wait_by([&](int64_t ms) { return work.wait_on(stream, ms); }, work, communicator);
 }
 
 GilRelease::GilRelease() {

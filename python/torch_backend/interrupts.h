@@ -24,6 +24,9 @@ struct Waited {
 // and what was raised is raised anew as soon as this thread is back in Python.
 Waited wait_interruptibly(Work& work, Communicator* communicator);
 
+// The same, until the stream waits for the operation (ciuic::Work::wait_on).
+Waited wait_interruptibly(Work& work, const Stream& stream, Communicator* communicator);
+
 // Lets go of the GIL while it lives, where this thread has it.
 class GilRelease {
  public:

@@ -26,13 +26,10 @@ c10::intrusive_ptr<TorchWork> TorchGroup::new_work(const Manner& manner, Millise
   return c10::make_intrusive<TorchWork>(manner.type, sequence, timeout, nullptr, none);
 }
 
-static bool is_message(c10d::OpType type) {
-  return type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
-         type == c10d::OpType::RECVANYSOURCE;
-}
-
 TorchGroup::WorkPointer TorchGroup::launch(std::span<const Call> calls, const Manner& manner,
                                            Ending&& ending) {
+  if (is_on_gpu(calls[0])) [[unlikely]]
+    return launch_on_gpu(calls, manner, std::move(ending));
   const Milliseconds timeout = effective(manner.timeout);
   c10::intrusive_ptr<TorchWork> work = new_work(manner, timeout);
   const bool coalesces = is_coalescing_.load(std::memory_order_relaxed);

@@ -94,6 +94,7 @@ void TorchGroup::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
       options.timeout == c10d::kUnsetTimeout ? effective({}) : options.timeout;
   OperationOptions patient;
   patient.timeout_ms = 2 * timeout.count() + effective({}).count();
+  patient.of_library = true;
   if (rank_ == 0) {
     await_all(timeout, wait_all_ranks, patient);
   } else {

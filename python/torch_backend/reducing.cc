@@ -202,6 +202,7 @@ TorchGroup::WorkPointer TorchGroup::reduce_scatter_tensor_coalesced(
     calls.push_back(Call::reduce_scatter(elements_of(ending.keep.back(), kName),
                                          elements_of(targets.back(), kName), op));
   }
+  ending.keep.insert(ending.keep.end(), targets.begin(), targets.end());
   ending.finish = copying_back(outputs, targets);
   return launch(calls,
                 {c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, "ciuic:reduce_scatter_coalesced",

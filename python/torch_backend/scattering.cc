@@ -83,7 +83,7 @@ TorchGroup::WorkPointer TorchGroup::alltoall(Tensors& outputs, Tensors& inputs,
   Ending ending;
   ending.results.append(outputs.begin(), outputs.end());
   ending.keep = inputs;
-  ending.keep.push_back(source.own);
+  ending.keep.insert(ending.keep.end(), {source.own, target.own});
   ending.finish = copying_row_back(outputs, target);
   return launch(
       Call::all_to_all_v(source.buffer, std::move(source.counts), target.buffer,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "errors.h"
+#include "gpu.h"
 
 namespace ciuic::torch_backend {
 
@@ -47,11 +48,12 @@ static std::string text_of(const Value& value) {
 
 void check_dense(const at::Tensor& tensor, const char* operation) {
   if (!tensor.defined()) refuse(operation, "a tensor is undefined");
-  if (!tensor.device().is_cpu()) {
+  if (!tensor.is_cpu() && !tensor.is_cuda()) {
     refuse(operation,
            "the tensor is on " + text_of(tensor.device()) +
-               ", and this backend carries CPU tensors; give tensors of another device a backend "
-               "of their own, as in init_process_group('cpu:ciuic,cuda:nccl')");
+               ", and this backend carries tensors on the CPU and on CUDA's GPUs; give those of "
+               "another device a backend of their own, as in "
+               "init_process_group('cpu:ciuic,xpu:xccl')");
   }
   if (tensor.layout() != at::kStrided) {
     refuse(operation, "the tensor's layout is " + text_of(tensor.layout()) +
@@ -108,7 +110,7 @@ MutableBuffer elements_of(const at::Tensor& tensor, const char* operation) {
   if (!type) {
     refuse(operation, "elements of " + text_of(tensor.scalar_type()) + " cannot be reduced");
   }
-  return {tensor.mutable_data_ptr(), tensor.numel(), *type, {}};
+  return {tensor.mutable_data_ptr(), tensor.numel(), *type, place_of(tensor)};
 }
 
 int64_t units_of(at::ScalarType type) {
@@ -117,10 +119,8 @@ int64_t units_of(at::ScalarType type) {
 
 MutableBuffer payload_of(const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
-  return {tensor.mutable_data_ptr(),
-          tensor.numel() * units_of(type),
-          data_type_of(type).value_or(DataType::kUInt8),
-          {}};
+  return {tensor.mutable_data_ptr(), tensor.numel() * units_of(type),
+          data_type_of(type).value_or(DataType::kUInt8), place_of(tensor)};
 }
 
 bool Row::is_even() const {
@@ -135,6 +135,10 @@ static void check_alike(const std::vector<at::Tensor>& tensors, const char* oper
       refuse(operation, "invalid tensor type: the list has tensors of " +
                             text_of(tensors[0].scalar_type()) + " and of " +
                             text_of(tensor.scalar_type()));
+    }
+    if (tensor.device() != tensors[0].device()) {
+      refuse(operation, "tensors on " + text_of(tensors[0].device()) + " and on " +
+                            text_of(tensor.device()) + "; all of one call must be on one device");
     }
   }
 }
@@ -165,6 +169,7 @@ static Row row_of(const std::vector<at::Tensor>& tensors, const char* operation)
   }
   row.buffer.count = elements * units;
   row.buffer.dtype = data_type_of(type).value_or(DataType::kUInt8);
+  row.buffer.device = place_of(tensors[0]);
   if (lie_in_a_row(tensors)) {
     for (const at::Tensor& tensor : tensors) {
       if (tensor.numel() == 0) continue;

@@ -21,7 +21,7 @@ namespace ciuic::torch_backend {
 // What the core calls a dtype of torch's; none for those that it knows only as bytes.
 std::optional<DataType> data_type_of(at::ScalarType type);
 
-// Refuses (errors.h) what is not on the CPU, or not dense.
+// Refuses (errors.h) what is neither on the CPU nor on a GPU of CUDA's, or not dense.
 void check_dense(const at::Tensor& tensor, const char* operation);
 
 // The one tensor of a list, checked.

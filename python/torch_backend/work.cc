@@ -15,6 +15,21 @@
 
 namespace ciuic::torch_backend {
 
+c10::IValue Ending::value() const {
+  if (!nested.empty()) return nested;
+  return Tensors(results.begin(), results.end());
+}
+
+c10::TypePtr Ending::type() const {
+  c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
+  return nested.empty() ? type : c10::ListType::create(std::move(type));
+}
+
+Tensors Ending::tensors() const {
+  TORCH_CHECK(nested.empty(), "ciuic: this operation has lists of lists; use get_future().value()");
+  return {results.begin(), results.end()};
+}
+
 TorchWork::~TorchWork() {
   // Where end() is still to come it holds a reference, so that nothing is left to do but to keep
   // the tensors.
@@ -88,16 +103,11 @@ void TorchWork::end() {
   if (future) complete(*future);
 }
 
-c10::IValue TorchWork::value() const {
-  if (!ending_.nested.empty()) return ending_.nested;
-  return Tensors(ending_.results.begin(), ending_.results.end());
-}
-
 void TorchWork::complete(c10::ivalue::Future& future) {
   if (exception_) {
     future.setError(exception_);
   } else {
-    future.markCompleted(value());
+    future.markCompleted(ending_.value());
   }
 }
 
@@ -106,9 +116,7 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (future_) return future_;
-    c10::TypePtr type = c10::ListType::create(c10::TensorType::get());
-    if (!ending_.nested.empty()) type = c10::ListType::create(std::move(type));
-    future_ = c10::make_intrusive<c10::ivalue::Future>(std::move(type));
+    future_ = c10::make_intrusive<c10::ivalue::Future>(ending_.type());
     has_future_.store(true, std::memory_order_release);
     has_ended = ended_.load(std::memory_order_relaxed);
   }
@@ -169,10 +177,6 @@ std::exception_ptr TorchWork::exception() const {
 
 int TorchWork::sourceRank() const { return work_.source(); }
 
-Tensors TorchWork::result() {
-  TORCH_CHECK(ending_.nested.empty(),
-              "ciuic: this operation has lists of lists; use get_future().value()");
-  return {ending_.results.begin(), ending_.results.end()};
-}
+Tensors TorchWork::result() { return ending_.tensors(); }
 
 }  // namespace ciuic::torch_backend

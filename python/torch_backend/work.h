@@ -33,6 +33,12 @@ struct Ending {
   std::vector<Tensors> nested;              // its value instead, where this is not empty
   Tensors keep;
   std::function<void()> finish;  // where it has ended well; may be empty
+
+  // Of the future.
+  c10::IValue value() const;
+  c10::TypePtr type() const;
+  // Of result(), which has no lists of lists.
+  Tensors tensors() const;
 };
 
 class TorchWork final : public c10d::Work {
@@ -67,7 +73,6 @@ class TorchWork final : public c10d::Work {
   void end_when_done();
   void wait_for_future();
   void complete(c10::ivalue::Future& future);
-  c10::IValue value() const;
 
   std::weak_ptr<Communicator> communicator_;  // of one that is under way
   const uint64_t sequence_;

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # fake_gpus.py
 TIMEOUT_S = 280
 
 _NOT_INHERITED = (
@@ -47,7 +48,9 @@ def checks_of(file: Path) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test with the argument ``check`` is there for each check of its file."""
     if "check" in metafunc.fixturenames:
-        metafunc.parametrize("check", checks_of(HERE / "checks" / metafunc.module.CHECKS))
+        left_out = getattr(metafunc.module, "ENVIRONMENT", {}).get("LEFT_OUT", "").split(",")
+        checks = checks_of(HERE / "checks" / metafunc.module.CHECKS)
+        metafunc.parametrize("check", [check for check in checks if check not in left_out])
 
 
 class Outcomes:
@@ -77,9 +80,15 @@ class Outcomes:
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
-    """Runs the checks of the module's file on its number of ranks."""
+    """Runs the checks of the module's file on its number of ranks, on fake GPUs where it wants."""
     module = request.module
-    more = getattr(module, "ENVIRONMENT", {})
+    more = dict(getattr(module, "ENVIRONMENT", {}))
+    if "FAKE_GPUS" in more:
+        import fake_gpus
+
+        fakes = request.getfixturevalue("fakes")
+        build = Path(fakes["CIUIC_CUDA_LIBRARY"]).parents[2]
+        more |= {**fakes, "FAKE_GPU_LIBRARY": str(fake_gpus.compiled(build))}
     folder = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, HERE / "run_checks.py", HERE / "checks" / module.CHECKS, folder]
     ranks = []

@@ -47,7 +47,7 @@ class _Replacement:
             group_id="gloo",  # the store is the group's own
             global_ranks_in_group=[],
         )
-        return create_backend(options, None)
+        return create_backend(options, None, "gloo")
 
     def __instancecheck__(self, instance: Any) -> bool:
         if isinstance(instance, self._replaced):

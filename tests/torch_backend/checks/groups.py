@@ -10,7 +10,6 @@ import time
 import ciuic.torch
 import torch
 import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 
 CPU = torch.device("cpu")
@@ -134,12 +133,11 @@ def check_devices_of_their_own():
     assert sum_over(group) == 6
     assert group._get_backend(CPU).name() == "ciuic"
     dist.destroy_process_group(group)
-    with FakeTensorMode():
-        on_gpu = torch.empty(3, device="cuda")
+    elsewhere = torch.empty(3, device="meta")
     backend = dist.group.WORLD._get_backend(CPU)
-    wanted = "the tensor is on cuda:0, and this backend carries CPU tensors; give tensors of"
-    raises(RuntimeError, wanted, backend.allreduce, [on_gpu])
-    raises(RuntimeError, wanted, backend.send, [on_gpu], 0, 0)
+    wanted = "the tensor is on meta, and this backend carries tensors on the CPU and on CUDA's GPUs"
+    raises(RuntimeError, wanted, backend.allreduce, [elsewhere])
+    raises(RuntimeError, wanted, backend.send, [elsewhere], 0, 0)
 
 
 def check_time_out_of_call_and_group():
