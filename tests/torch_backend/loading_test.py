@@ -39,7 +39,7 @@ def test_no_import_is_needed(environment: Callable[..., dict[str, str]]) -> None
     program = (
         "import sys, torch.distributed as dist\n"
         "assert 'ciuic' not in sys.modules and 'ciuic_torch_entry' in sys.modules\n"
-        "assert dist.Backend.backend_capability['ciuic'] == ['cpu']\n"
+        "assert dist.Backend.backend_capability['ciuic'] == ['cpu', 'cuda']\n"
     )
     done = run(program + USES_IT, environment())
     assert done.returncode == 0 and "reduced [1.0, 1.0]" in done.stdout, done.stderr
