@@ -4,6 +4,7 @@
 
     python train.py --model deepseek --num_gpus 0 --nproc 2
     python train.py --model deepseek --num_gpus 0 --nproc 2 --comm gloo
+    python train.py --model deepseek --num_gpus 1 --precision bfloat16
 
 Under a launcher (`ciuic run`, torchrun, mpiexec) it joins the ranks that are there. The model is
 small, its text is the Python standard library: nothing is downloaded. README.md beside this file
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
         options.check_gpus(chosen)
         ranks = launch.ranks_of_launcher()
         if ranks is None:
-            options.check_ranks(chosen, chosen.nproc or 2)
+            options.check_ranks(chosen, options.ranks_of(chosen))
             launch.launch(chosen, os.path.abspath(__file__), argv)
         launch.check_joined(chosen, ranks)
         options.check_ranks(chosen, ranks)
@@ -50,10 +51,11 @@ def run(chosen: argparse.Namespace) -> None:
     from deepseek import checkpoint, communicator, data, training
 
     torch.set_num_threads(threads())
+    device = communicator.device_of(chosen.num_gpus)
     comm = communicator.join(chosen.comm, chosen.parallel)
     if comm.rank == 0:
         print(comm.describe(), flush=True)
-    trainer = training.Trainer(chosen, comm, data.read_corpus())
+    trainer = training.Trainer(chosen, comm, data.read_corpus(), device)
     if chosen.resume:
         state = checkpoint.read_everywhere(comm, chosen.checkpoint)
         checkpoint.check_settings(state, trainer.settings())

@@ -26,7 +26,8 @@ class ExpertBalance:
         self._routers = routers(model)
         self._speed = speed
         experts = self._routers[0].num_experts
-        self._load = torch.zeros(len(self._routers), experts, dtype=torch.int64)
+        device = self._routers[0].e_score_correction_bias.device
+        self._load = torch.zeros(len(self._routers), experts, dtype=torch.int64, device=device)
         for layer, router in enumerate(self._routers):
             router.register_forward_hook(self._count(layer))
 

@@ -73,7 +73,9 @@ def read_everywhere(communicator: Communicator, folder: Path) -> dict[str, Any]:
     if communicator.rank == 0:
         buffer = torch.frombuffer(content, dtype=torch.uint8)
     communicator.broadcast(buffer)
-    state: dict[str, Any] = torch.load(io.BytesIO(buffer.numpy().tobytes()), weights_only=True)
+    content = io.BytesIO(buffer.numpy().tobytes())
+    # To the CPU first: the run that wrote it may have had other devices.
+    state: dict[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
     return state
 
 

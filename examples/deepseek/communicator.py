@@ -53,6 +53,17 @@ def all_reduce(communicator: Communicator, tensor: torch.Tensor, op: str) -> tor
     return tensor
 
 
+def device_of(num_gpus: int) -> torch.device:
+    """Return this rank's device, which is the current one from now on: call it before ``join``."""
+    if num_gpus == 0:
+        return torch.device("cpu")
+    import ciuic
+
+    device = torch.device(ciuic.local_device())
+    torch.cuda.set_device(device)
+    return device
+
+
 def join(name: str, parallel: str = "ddp") -> Communicator:
     """Join the group that the launcher's environment describes."""
     if name == "ciuic" and parallel == "ddp":

@@ -48,24 +48,25 @@ def configuration(sequence: int) -> DeepseekV3Config:
     )
 
 
-def build(sequence: int, seed: int, precision: str) -> DeepseekV3ForCausalLM:
-    """Return the model with weights drawn from ``seed``: the same on every rank and machine.
+def build(sequence: int, seed: int, precision: str, device: torch.device) -> DeepseekV3ForCausalLM:
+    """Return the model with weights drawn from ``seed``: the same on every rank, machine, device.
 
     The weights are float32, float64 for ``precision="float64"``; with bfloat16 only the
     arithmetic under :func:`arithmetic` is 16 bits wide, so the gradients stay float32.
     """
     torch.manual_seed(seed)
     config = configuration(sequence)
-    # The library's grouped matrix product is faster, but takes no float64.
-    config._experts_implementation = "eager" if precision == "float64" else "grouped_mm"
+    # The library's grouped matrix product is faster, but takes no float64, and not every GPU.
+    grouped = device.type == "cpu" and precision != "float64"
+    config._experts_implementation = "grouped_mm" if grouped else "eager"
     model = DeepseekV3ForCausalLM(config)
     if precision == "float64":
         model = model.double()
     for router in routers(model):
         # The library means the router to compute in float32; autocast would undo that, and
         # experts would then be chosen by scores with 8 bits.
-        router.forward = torch.autocast("cpu", enabled=False)(router.forward)
-    return model
+        router.forward = torch.autocast(device.type, enabled=False)(router.forward)
+    return model.to(device)
 
 
 def routers(model: torch.nn.Module) -> list[DeepseekV3TopkRouter]:
@@ -73,6 +74,6 @@ def routers(model: torch.nn.Module) -> list[DeepseekV3TopkRouter]:
     return [module for module in model.modules() if isinstance(module, DeepseekV3TopkRouter)]
 
 
-def arithmetic(precision: str) -> torch.autocast:
+def arithmetic(precision: str, device: torch.device) -> torch.autocast:
     """Return the context in which the forward pass runs."""
-    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16")
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")

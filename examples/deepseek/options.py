@@ -24,7 +24,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--model", choices=["deepseek"], default="deepseek")
-    add("--num_gpus", type=int, default=0, help="GPUs, a rank each; 0 trains on the CPU")
+    add("--num_gpus", type=int, default=0, help="GPUs of a machine, a rank each; 0: on the CPU")
     add("--nproc", type=int, help="ranks on the CPU of this machine (default 2)")
     add("--comm", choices=["ciuic", "gloo"], default="ciuic", help="who carries the gradients")
     add(
@@ -79,6 +79,11 @@ def check(options: argparse.Namespace) -> None:
         raise OptionError("--resume and --checkpoint_every need --checkpoint DIR")
 
 
+def ranks_of(options: argparse.Namespace) -> int:
+    """Return how many ranks are started on this machine where no launcher did."""
+    return options.num_gpus or options.nproc or 2
+
+
 def check_ranks(options: argparse.Namespace, ranks: int) -> None:
     """Raise OptionError where ``ranks`` cannot share the global batch evenly."""
     if options.parallel in ("ddp", "fsdp") and options.batch % ranks:
@@ -95,12 +100,9 @@ def check_gpus(options: argparse.Namespace) -> None:
     import torch  # seconds to import, and needed for this question alone
 
     found = torch.cuda.device_count()
-    here = f"train on the CPU with --num_gpus 0 --nproc {min(options.num_gpus, 2)}"
     if found < options.num_gpus:
         raise OptionError(
             f"--num_gpus {options.num_gpus}: this machine has {found} GPUs that PyTorch "
-            f"{torch.__version__} can use; {here}"
+            f"{torch.__version__} can use; train on the CPU with --num_gpus 0 --nproc "
+            f"{min(options.num_gpus, 2)}"
         )
-    raise OptionError(
-        f"--num_gpus {options.num_gpus}: Ciuic has no backend for CUDA tensors yet; {here}"
-    )

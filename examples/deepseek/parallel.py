@@ -35,7 +35,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 def shard(model: Any) -> None:
     """Cut the weights of ``model``, in place: a layer's are together only while it computes."""
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    mesh = init_device_mesh(model.device.type, (dist.get_world_size(),))
     for layer in model.model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -54,7 +54,7 @@ def split_tensors(model: Any) -> None:
     heads = model.config.num_attention_heads
     if heads % size:
         raise OptionError(f"--parallel tensor: {size} ranks cannot share {heads} heads evenly")
-    mesh = init_device_mesh("cpu", (size,))
+    mesh = init_device_mesh(model.device.type, (size,))
     for layer in model.model.layers:
         attention = {"q_b_proj": ColwiseParallel(), "kv_b_proj": ColwiseParallel()}
         parallelize_module(layer.self_attn, mesh, {**attention, "o_proj": RowwiseParallel()})
@@ -107,10 +107,10 @@ class Stage(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Tokens ``[batch, length]``, or what the stage before gave ``[batch, length, width]``."""
-        with arithmetic(self._precision):
+        with arithmetic(self._precision, x.device):
             if self.embed_tokens is not None:
                 x = self.embed_tokens(x)
-            places = torch.arange(x.shape[1]).unsqueeze(0)
+            places = torch.arange(x.shape[1], device=x.device).unsqueeze(0)
             angles = self.rotary_emb(x, places)
             for layer in self.layers:
                 # No mask: attention is then causal by itself.
@@ -143,8 +143,9 @@ class Pipeline:
         self.first_layer, last_layer = rank * layers // size, (rank + 1) * layers // size
         self.module = Stage(model, self.first_layer, last_layer, precision)
         self._is_first, self._is_last = rank == 0, rank == size - 1
+        self._device = model.device
         self._parts = next(n for n in range(2 * size, 0, -1) if batch % n == 0)
-        stage = pipelining.PipelineStage(self.module, rank, size, torch.device("cpu"))
+        stage = pipelining.PipelineStage(self.module, rank, size, self._device)
         self._schedule = pipelining.Schedule1F1B(
             stage, self._parts, loss_fn=loss, scale_grads=False
         )
@@ -164,4 +165,6 @@ class Pipeline:
             run(*given, target=targets, losses=losses)
         else:
             run(*given)
-        return torch.stack([loss.detach() for loss in losses]).sum() if losses else torch.zeros(())
+        if not losses:
+            return torch.zeros((), device=self._device)
+        return torch.stack([loss.detach() for loss in losses]).sum()

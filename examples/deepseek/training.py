@@ -51,14 +51,21 @@ class Trainer:
     """Model, optimizer and data of one rank; all ranks step together."""
 
     def __init__(
-        self, options: argparse.Namespace, communicator: Communicator, corpus: data.Corpus
+        self,
+        options: argparse.Namespace,
+        communicator: Communicator,
+        corpus: data.Corpus,
+        device: torch.device,
     ) -> None:
         self.step_count = 0
+        self._device = device
         self._options = options
         self._communicator = communicator
         self._corpus = corpus
         data.check_length(corpus, options.sequence)
-        self.model: torch.nn.Module = build(options.sequence, options.seed, options.precision)
+        self.model: torch.nn.Module = build(
+            options.sequence, options.seed, options.precision, device
+        )
         self._balance = ExpertBalance(self.model)
         # Ranks that have a share of the batch each, or of the model and then all of the batch.
         by_batch = options.parallel in ("ddp", "fsdp")
@@ -91,7 +98,8 @@ class Trainer:
             )
             self.model = self._pipeline.module
             # In its first step a pipeline tries its shapes out, which must not count.
-            nothing = torch.zeros(options.batch, options.sequence, dtype=torch.int64)
+            shape = (options.batch, options.sequence)
+            nothing = torch.zeros(shape, dtype=torch.int64, device=self._device)
             self._pipeline.step(nothing, nothing)
             self._balance.take_load()
 
@@ -117,7 +125,7 @@ class Trainer:
         # Whatever is random within a step depends on seed, step and rank alone, so a resumed run
         # needs no generator's state.
         torch.manual_seed((options.seed * 1_000_003 + self.step_count) * 1_009 + self._rank)
-        inputs, targets = data.batch_of(
+        batch = data.batch_of(
             self._corpus,
             self.step_count,
             options.seed,
@@ -125,6 +133,7 @@ class Trainer:
             options.sequence,
             self._share,
         )
+        inputs, targets = (tokens.to(self._device) for tokens in batch)
         self.model.train()
         if options.parallel != "ddp":  # before forward: what it puts together has gradients too
             self._optimizer.zero_grad(set_to_none=True)
@@ -167,8 +176,9 @@ class Trainer:
         """Return what is summed over the ranks: the loss, "time is up", the load; and the load."""
         load = self._balance.take_load()
         of_rank_0 = float(time_is_up and self._rank == 0)
-        parts = [torch.stack([share_of_loss.double(), torch.tensor(of_rank_0).double()])]
-        return torch.cat([*parts, load.flatten().double()]), load
+        of_all = torch.tensor(of_rank_0, dtype=torch.float64, device=self._device)
+        parts = [torch.stack([share_of_loss.double(), of_all]), load.flatten().double()]
+        return torch.cat(parts), load
 
     @staticmethod
     def _wait(pending: Pending) -> float:
@@ -186,8 +196,9 @@ class Trainer:
         share = slice(self._rank, None, self._communicator.size) if alone else slice(None)
         together = 8 if self._pipeline is None else options.batch  # a pipeline takes no other
         sequences = max(HELD_OUT_SEQUENCES // together, 1) * together
-        inputs, targets = data.held_out_of(self._corpus, options.sequence, sequences, share)
-        summary = torch.zeros(2, dtype=torch.float64)
+        held_out = data.held_out_of(self._corpus, options.sequence, sequences, share)
+        inputs, targets = (tokens.to(self._device) for tokens in held_out)
+        summary = torch.zeros(2, dtype=torch.float64, device=self._device)
         for some_inputs, some_targets in zip(
             inputs.split(together), targets.split(together), strict=True
         ):
@@ -230,7 +241,7 @@ class Trainer:
 
     def _loss(self, model: Any, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the loss summed over the tokens; float64 if the model is, float32 otherwise."""
-        with arithmetic(self._options.precision):
+        with arithmetic(self._options.precision, self._device):
             logits = model(input_ids=inputs).logits
         return _cross_entropy(logits, targets)
 
@@ -249,7 +260,7 @@ def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 def _digest(model: torch.nn.Module) -> bytes:
     weights = hashlib.sha256()
     for value in model.state_dict().values():
-        weights.update(value.numpy())
+        weights.update(value.cpu().numpy())
     return weights.digest()
 
 

@@ -95,7 +95,7 @@ def test_bad_arguments_end_before_anything_starts(line: str, message: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_gpus_that_are_not_there_or_not_supported() -> None:
+def test_gpus_that_are_not_there() -> None:
     done = train("--model", "deepseek", "--num_gpus", "8", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert "--num_gpus 8: this machine has 0 GPUs" in done.stderr
@@ -107,3 +107,19 @@ def test_ranks_of_a_launcher_that_differ_from_the_line() -> None:
     done = train("--nproc", "2", RANK="0", WORLD_SIZE="4")
     assert done.returncode == 2
     assert "--nproc 2, but the launcher started 4 ranks" in done.stderr
+
+
+def test_gpus_that_differ_from_the_ranks_of_a_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from deepseek import launch, options
+
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    launch.check_joined(options.parse(["--num_gpus", "4"]), 8)
+    with pytest.raises(options.OptionError, match="--num_gpus 2, but the launcher started 4 ranks"):
+        launch.check_joined(options.parse(["--num_gpus", "2"]), 8)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    launch.check_joined(options.parse(["--num_gpus", "8"]), 8)
+    assert options.ranks_of(options.parse(["--num_gpus", "3"])) == 3
+    assert options.ranks_of(options.parse(["--nproc", "4"])) == 4
+    assert options.ranks_of(options.parse([])) == 2

@@ -29,7 +29,7 @@ def corpus() -> data.Corpus:
 
 def gradients_of_steps(communicator: Communicator, line: str, steps: int) -> list[Arrays]:
     """Return every gradient of every one of ``steps`` steps."""
-    trainer = Trainer(options(line), communicator, corpus())
+    trainer = Trainer(options(line), communicator, corpus(), torch.device("cpu"))
     trainer.check_alike()
     found = []
     for _ in range(steps):
@@ -42,7 +42,7 @@ def gradients_of_steps(communicator: Communicator, line: str, steps: int) -> lis
 
 def losses(communicator: Communicator, line: str, steps: int) -> tuple[list[float], float]:
     """Return the losses of ``steps`` steps, and that of the held-out text after them."""
-    trainer = Trainer(options(line), communicator, corpus())
+    trainer = Trainer(options(line), communicator, corpus(), torch.device("cpu"))
     trainer.check_alike()
     return [trainer.step().loss for _ in range(steps)], trainer.validate()
 
@@ -52,7 +52,7 @@ def starved_expert(communicator: Communicator, line: str, everywhere: bool) -> d
 
     Where ``everywhere`` is false, that holds for all ranks but the last.
     """
-    trainer = Trainer(options(line), communicator, corpus())
+    trainer = Trainer(options(line), communicator, corpus(), torch.device("cpu"))
     experts = trainer.model.model.layers[1].mlp
     chosen: list[torch.Tensor] = []
     experts.gate.register_forward_hook(lambda _m, _i, out: chosen.append(out[2].clone()))
@@ -131,7 +131,7 @@ def train_and_save(
     communicator: Communicator, line: str, folder: str, steps: int, resume: bool
 ) -> tuple[list[float], Arrays]:
     """Train up to ``steps`` steps and save; return the losses, and all weights and biases."""
-    trainer = Trainer(options(line), communicator, corpus())
+    trainer = Trainer(options(line), communicator, corpus(), torch.device("cpu"))
     if resume:
         state = checkpoint.read_everywhere(communicator, Path(folder) / str(communicator.rank))
         checkpoint.check_settings(state, trainer.settings())
@@ -155,10 +155,12 @@ def message_of_error(communicator: Communicator, kind: str, where: str) -> str:
     rank = communicator.rank
     try:
         if kind == "seed":
-            trainer = Trainer(options(f"--batch 2 --seed {rank}"), communicator, corpus())
+            trainer = Trainer(
+                options(f"--batch 2 --seed {rank}"), communicator, corpus(), torch.device("cpu")
+            )
             trainer.check_alike()
         elif kind == "weights":
-            trainer = Trainer(options("--batch 2"), communicator, corpus())
+            trainer = Trainer(options("--batch 2"), communicator, corpus(), torch.device("cpu"))
             if rank == 1:
                 trainer.model.lm_head.weight.data[3, 7] += 1e-6
             trainer.check_alike()
@@ -174,13 +176,15 @@ def message_of_error(communicator: Communicator, kind: str, where: str) -> str:
 
 def stops(communicator: Communicator, rank_whose_time_is_up: int) -> bool:
     """Return whether a step tells this rank to stop."""
-    trainer = Trainer(options("--batch 2 --sequence 16"), communicator, corpus())
+    trainer = Trainer(
+        options("--batch 2 --sequence 16"), communicator, corpus(), torch.device("cpu")
+    )
     return trainer.step(time_is_up=communicator.rank == rank_whose_time_is_up).time_is_up
 
 
 def goes_with_its_group(communicator: Communicator) -> bool:
     """Return whether a trainer's model, and the group it holds, go once the trainer is dropped."""
-    trainer = Trainer(options(), communicator, corpus())
+    trainer = Trainer(options(), communicator, corpus(), torch.device("cpu"))
     trainer.step()
     model = weakref.ref(trainer._gradients.model)
     del trainer
