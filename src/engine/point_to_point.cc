@@ -118,15 +118,16 @@ static bool is_ready(const Sending& send) {
 static bool show_own(Group& group) {
   const int own = group.config.rank;
   bool any = false;
-  for (;;) {
+  while (group.status.ok()) {  // a message that does not match ends the group, and all exchanges
     Exchange& with = group.messages.peers[own];
-    if (!group.status.ok() || with.shown == with.sends.size()) return any;
+    if (with.shown == with.sends.size()) break;
     const Sending& send = *with.sends[with.shown];
-    if (!is_ready(send)) return any;
+    if (!is_ready(send)) break;
     ++with.shown;
     any = true;
     take_message(group, own, header_of(group, wire::MessageType::kOffer, send), {});
   }
+  return any;
 }
 
 // Messages and offers, in the order of the calls.
