@@ -38,11 +38,14 @@ void GpuWork::check_started() const {
   TORCH_CHECK(is_started_, "ciuic: this operation starts when the coalescing that it is in ends");
 }
 
-// A null stream is that of the current device, so the callers see to that.
-Status GpuWork::order_now(const c10::Stream& stream) { return work_.wait_on(handle_of(stream), 0); }
-
-bool GpuWork::is_too_early(const Status& status) {
-  return status.code() == StatusCode::kTimeout && !work_.done();
+// Has the stream wait, and says how the operation has ended, if it has; nothing where the host
+// would have to wait for longer. A null stream is that of the current device, which callers see to.
+std::optional<Status> GpuWork::order(const c10::Stream& stream, int64_t timeout_ms) {
+  Status status = work_.wait_on(handle_of(stream), timeout_ms);
+  if (status.code() != StatusCode::kTimeout) return status;
+  // It is the operation's own, or that of this wait, since which the operation may have ended.
+  if (work_.done()) return work_.status();
+  return std::nullopt;
 }
 
 bool GpuWork::wait(Milliseconds timeout) {
@@ -53,11 +56,12 @@ bool GpuWork::wait(Milliseconds timeout) {
   if (timeout == kNoTimeout) {
     waited = wait_interruptibly(work_, handle_of(stream), communicator_.lock().get());
   } else {
-    waited.status = work_.wait_on(handle_of(stream), timeout.count());
-    if (is_too_early(waited.status)) {
+    std::optional<Status> status = order(stream, timeout.count());
+    if (!status) {
       std::rethrow_exception(
           error_of({StatusCode::kTimeout, "Operation timed out! It goes on"}, timeout));
     }
+    waited.status = std::move(*status);
   }
   const std::exception_ptr error = end_in(stream, waited.status);
   wait_for_future();
@@ -128,7 +132,7 @@ void GpuWork::end_when_done() {
 void GpuWork::end_by_itself() {
   const c10::DeviceGuard on_device(device_);
   const c10::Stream stream = side_stream(device_);
-  const Status status = order_now(stream);
+  const Status status = order(stream, 0).value_or(work_.status());  // it has ended
   (void)end_in(stream, status);
   complete(stream, status);
 }
@@ -162,11 +166,10 @@ c10::intrusive_ptr<c10::ivalue::Future> GpuWork::getFuture() {
   }
   const c10::DeviceGuard on_device(device_);
   const c10::Stream stream = side_stream(device_);
-  const Status status = order_now(stream);
-  if (is_too_early(status)) {
-    end_when_done();
+  if (const std::optional<Status> status = order(stream, 0)) {
+    complete(stream, *status);
   } else {
-    complete(stream, status);
+    end_when_done();
   }
   return future_;
 }
@@ -180,8 +183,7 @@ void GpuWork::wait_for_future() {
   }
   if (!future || future->completed()) return;
   const c10::Stream stream = side_stream(device_);
-  const Status status = order_now(stream);
-  if (!is_too_early(status)) complete(stream, status);
+  if (const std::optional<Status> status = order(stream, 0)) complete(stream, *status);
   future->wait();
 }
 
@@ -194,7 +196,7 @@ bool GpuWork::isCompleted() {
   };
   if (work_.status().ok() && is_to_copy()) {
     const c10::Stream stream = side_stream(device_);
-    (void)end_in(stream, order_now(stream));
+    (void)end_in(stream, order(stream, 0).value_or(work_.status()));
   }
   const std::lock_guard<std::mutex> lock(copying_);
   return !copied_ || copied_->query();

@@ -61,6 +61,7 @@ class ArrivalOrder final : public engine::StreamOrder {
 
   // Of one that has failed the caller waits for the end: nothing is copied to its memory any more.
   Status wait_on(engine::WorkState* work, const Stream& stream, int64_t timeout_ms) override {
+    if (work->done()) return work->status();  // on the device, too; may be known before the arrival
     const TimeNs deadline = timeout_ms < 0 ? kNever : deadline_after(now_ns(), timeout_ms);
     if (!ends(arrived_, deadline) || (!arrived_->status().ok() && !ends(work, deadline))) {
       return {StatusCode::kTimeout,
