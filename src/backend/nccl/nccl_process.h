@@ -39,7 +39,7 @@ class NcclProcess final : public engine::WorkDriver,
   static Result<std::shared_ptr<NcclProcess>> of(const std::string& cuda_library,
                                                  std::span<const std::string> nccl_libraries);
 
-  // For tests.
+  // For tests. Both are there until the process's last thread has ended.
   NcclProcess(const cuda::Library* cuda, const nccl::Library* nccl) : cuda_(*cuda), nccl_(*nccl) {}
   ~NcclProcess() override;
 

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <future>
 #include <thread>
 
@@ -80,10 +81,23 @@ nccl::Library fake_nccl() {
   return library;
 }
 
+// As those of a process that uses NCCL, they are there for as long as its threads.
+const cuda::Library& cuda_library() {
+  static const cuda::Library library = fake_cuda();
+  return library;
+}
+const nccl::Library& nccl_library() {
+  static const nccl::Library library = fake_nccl();
+  return library;
+}
+Answers& new_answers() {
+  static auto* const kept = new std::deque<Answers>();
+  return *(answers = &kept->emplace_back());
+}
+
 class NcclProcessTest : public testing::Test {
  protected:
   NcclProcessTest() {
-    answers = &answers_;
     comm_ = make_comm();
     events_ = std::make_shared<NcclEvents>(&cuda_.functions, 0);
   }
@@ -120,9 +134,9 @@ class NcclProcessTest : public testing::Test {
     return work;
   }
 
-  Answers answers_;
-  cuda::Library cuda_ = fake_cuda();
-  nccl::Library nccl_ = fake_nccl();
+  Answers& answers_ = new_answers();
+  const cuda::Library& cuda_ = cuda_library();
+  const nccl::Library& nccl_ = nccl_library();
   std::shared_ptr<NcclComm> comm_;
   std::shared_ptr<NcclEvents> events_;
   std::shared_ptr<NcclProcess> process_ = std::make_shared<NcclProcess>(&cuda_, &nccl_);
