@@ -29,6 +29,7 @@ help:
 	@echo 'make fuzz     fuzzes every parser of bytes from outside, for SECONDS=10 each'
 	@echo 'make sim      the simulator, SEEDS=2000 of them from FIRST=1 on'
 	@echo 'make nightly  and the long ones'
+	@echo 'make test-gpu what only a real NVIDIA GPU can show; tools/test_gpu.sh says what it needs'
 	@echo 'make format   formats all code;  make lint: complains only'
 	@echo 'make clean    removes what was built;  make distclean: and .venv'
 
@@ -76,12 +77,12 @@ asan: system
 	ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1 $(ctest) build/asan
 
-tsan_tests := engine transport communicator cuda_fake nccl_fake
+tsan_tests := engine transport communicator backend cuda_fake nccl_fake nccl
 tsan: system
 	$(configure) -B build/tsan -DCIUIC_SANITIZE=thread -DCIUIC_BENCH=OFF -DCIUIC_EXAMPLES=OFF
 	cmake --build build/tsan -j $(JOBS) --target $(tsan_tests:%=%_test)
 	TSAN_OPTIONS=second_deadlock_stack=1 $(plain_addresses) \
-	  $(ctest) build/tsan -R '^($(subst $(eval ) ,|,$(tsan_tests)))$$'
+	  $(ctest) build/tsan -R '^($(subst $(eval ) ,|,$(tsan_tests)))($$|\.)'
 
 # The real engine and control plane under faults of all kinds, in a virtual world.
 SEEDS ?= 2000
@@ -126,6 +127,11 @@ nightly: test
 	$(simulator) --seeds 1 --first 2 --ranks 1024 --calls 1 --only killed
 	python3 fuzz/run.py --seconds 120 --jobs $(JOBS)
 	$(bin)/pytest -m nightly
+
+# Not by .venv, whose torch has no CUDA.
+.PHONY: test-gpu
+test-gpu:
+	@tools/test_gpu.sh
 
 .PHONY: clean distclean
 clean:

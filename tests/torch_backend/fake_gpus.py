@@ -57,4 +57,6 @@ def preload(library: str) -> ctypes.CDLL:
 
     torch.cuda._lazy_init = lambda: None  # which would say that this torch has no CUDA
     torch.cuda.get_device_capability = lambda _=None: (9, 0)
-    return ctypes.CDLL(os.environ["CIUIC_CUDA_LIBRARY"])
+    runtime = ctypes.CDLL(os.environ["CIUIC_CUDA_LIBRARY"])
+    torch.cuda.set_device = lambda device: runtime.cudaSetDevice(torch.device(device).index)
+    return runtime

@@ -7,7 +7,7 @@ import pytest
 
 CHECKS = "gpus.py"
 RANKS = 2
-ENVIRONMENT = {"FAKE_GPUS": "own"}
+ENVIRONMENT = {"FAKE_GPUS": "own", "GROUP_IS_BY": "nccl"}
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import fake_gpus
 
-# On fake GPUs "one" is for all ranks, or each has its "own". Before torch is imported.
+# "one" is for all ranks, or each has its "own". Fakes come before torch.
 GPUS = os.environ.get("FAKE_GPUS")
+REAL_GPUS = os.environ.get("REAL_GPUS")
 if GPUS:
     cuda_runtime = fake_gpus.preload(os.environ["FAKE_GPU_LIBRARY"])
 
@@ -28,9 +29,12 @@ def main() -> None:
     file, folder = Path(sys.argv[1]), Path(sys.argv[2])
     faulthandler.dump_traceback_later(250, exit=True)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if GPUS:
-        device = 0 if GPUS == "one" else rank
-        assert cuda_runtime.cudaSetDevice(device) == 0
+    if GPUS or REAL_GPUS:
+        device = 0 if "one" in (GPUS, REAL_GPUS) else rank
+        if GPUS:
+            assert cuda_runtime.cudaSetDevice(device) == 0
+        else:
+            torch.cuda.set_device(device)
         torch.set_default_device(f"cuda:{device}")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None

@@ -7,7 +7,7 @@ import pytest
 
 CHECKS = "gpus.py"
 RANKS = 2
-ENVIRONMENT = {"FAKE_GPUS": "one"}
+ENVIRONMENT = {"FAKE_GPUS": "one", "GROUP_IS_BY": "native"}
 
 pytestmark = pytest.mark.slow
 

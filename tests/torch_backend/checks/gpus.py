@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is of CUDA tensors alone: streams, memory, devices; see conftest.py and fake_gpus.py."""
+"""What is of CUDA tensors alone: streams, memory, devices; see conftest.py and fake_gpus.py. It
+runs on real GPUs, too (tests/gpu), there also by one rank.
+"""
 
 import copy
 import ctypes
@@ -14,10 +16,11 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
-RUNTIME = ctypes.CDLL(os.environ["CIUIC_CUDA_LIBRARY"])
-IS_BY_NCCL = os.environ["FAKE_GPUS"] == "own"
+FAKE = ctypes.CDLL(os.environ["CIUIC_CUDA_LIBRARY"]) if "FAKE_GPUS" in os.environ else None
+IS_BY_NCCL = os.environ["GROUP_IS_BY"] == "nccl"
 NOT_READY = 600
 COUNT = 70_000
+CYCLES = 2_000_000  # of a real GPU, in a millisecond or so
 
 
 def rank() -> int:
@@ -34,13 +37,18 @@ def device() -> torch.device:
 
 def busy(milliseconds):
     """A kernel on the default stream that lasts so long, and writes to nobody's memory."""
+    if FAKE is None:
+        torch.cuda._sleep(CYCLES * milliseconds)
+        return
     busy.target = torch.empty(1, dtype=torch.uint8)
     pointer, delay = ctypes.c_void_p(busy.target.data_ptr()), ctypes.c_int64(1000 * milliseconds)
-    assert RUNTIME.ciuic_fake_fill(None, pointer, ctypes.c_size_t(1), 0, delay) == 0
+    assert FAKE.ciuic_fake_fill(None, pointer, ctypes.c_size_t(1), 0, delay) == 0
 
 
 def is_idle() -> bool:
-    return RUNTIME.cudaStreamQuery(None) != NOT_READY
+    if FAKE is None:
+        return torch.cuda.current_stream().query()
+    return FAKE.cudaStreamQuery(None) != NOT_READY
 
 
 def of_rank(number, count=COUNT):
@@ -192,6 +200,8 @@ def check_messages():
         for work in dist.batch_isend_irecv(operations):
             work.wait()
         same(got, torch.full((count,), float(source)))
+    if size() == 1:
+        return
     if rank() == 0:
         dist.send(torch.full((5,), 7.0), 1)
     if rank() == 1:
@@ -203,15 +213,17 @@ def check_messages():
 def check_mixed_devices():
     on_cpu, on_gpu = torch.ones(2, device="cpu"), torch.ones(2)
     whole = torch.ones(2 * size(), device="cpu")
-    raises("on cpu and on cuda", dist.all_to_all, *[[on_cpu, on_gpu, on_gpu, on_gpu][: size()]] * 2)
+    if size() > 1:
+        mixed = [on_cpu, on_gpu, on_gpu, on_gpu][: size()]
+        raises("on cpu and on cuda", dist.all_to_all, mixed, mixed)
     raises("must be on one device", dist.all_gather_into_tensor, whole, on_gpu)
-    sparse = torch.empty(3, device="meta")
-    raises("on meta", dist.group.WORLD._get_backend(device()).allreduce, [sparse])
+    elsewhere = torch.empty(3, device="meta")
+    raises("on meta", dist.group.WORLD._get_backend(device()).allreduce, [elsewhere])
     dist.barrier()
 
 
 def check_other_groups():
-    for ranks in ([0], [1, 0]):
+    for ranks in ([0], [*range(size())][::-1]):
         group = dist.new_group(ranks)
         if rank() in ranks:
             x = of_rank(rank())
@@ -259,7 +271,7 @@ def check_ddp_step_is_that_of_the_cpu():
 def check_a_rank_that_does_not_come():
     group = dist.new_group(timeout=datetime.timedelta(seconds=2))
     dist.barrier()
-    if rank() != 0:
+    if rank() != 0 or size() == 1:
         return
     x = of_rank(rank())
     work = dist.all_reduce(x, group=group, async_op=True)
