@@ -180,11 +180,12 @@ void Node::on_hub_lost(TimeNs now) {
   data_path_->mark_gone(0, hub_status_);
 }
 
-Status Node::of_silent_hub(TimeNs now) const {
+// Each rank finds that by itself, and all are to say the same, so it is not what each has measured.
+Status Node::of_silent_hub(TimeNs limit) const {
   return {StatusCode::kPeerLost,
-          fmt::format("{} has been silent for {:.1f} s: its process is stopped, or its host or the "
-                      "network to it is down",
-                      settings_.names[0], static_cast<double>(now - hub_heard_at_) / 1e9)};
+          fmt::format("{} has been silent for more than {:.1f} s: its process is stopped, or its "
+                      "host or the network to it is down",
+                      settings_.names[0], static_cast<double>(limit) / 1e9)};
 }
 
 // It finds the word when it runs again, and then knows that it is out.
@@ -197,7 +198,7 @@ void Node::give_up_hub(const Status& status) {
 void Node::look_at_hub(TimeNs now) {
   if (hub_ != nullptr || ended_) return;
   if (!hub_lost_ && now - hub_heard_at_ > settings_.lost_after) {
-    return give_up_hub(of_silent_hub(now));
+    return give_up_hub(of_silent_hub(settings_.lost_after));
   }
   if (hub_status_.ok()) return;
   // What can still finish without rank 0 has its time, from its call on.
@@ -222,7 +223,7 @@ void Node::look_at_cause(TimeNs now) {
   if (now < cause_at_ + settings_.decide_within) return;
   const bool silent = hub_ == nullptr && now - hub_heard_at_ > settings_.silent_after();
   if (silent && cause_->is_late) {
-    const Status why = of_silent_hub(now);
+    const Status why = of_silent_hub(settings_.silent_after());
     return give_up_hub(
         {why.code(), fmt::format("{}. {}", why.message(), cause_->status.message())});
   }

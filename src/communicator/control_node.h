@@ -72,7 +72,7 @@ class Node {
   void look_at_cause(TimeNs now);
   void look_at_hub(TimeNs now);
   void look_at_progress(TimeNs now);
-  Status of_silent_hub(TimeNs now) const;
+  Status of_silent_hub(TimeNs limit) const;
 
   Settings settings_;
   Lines* lines_;

@@ -271,6 +271,18 @@ TEST_F(ControlPlane, SilenceAloneIsLostAfterTheTimeOut) {
   expect_all(StatusCode::kPeerLost, "rank 1 (host a) has been silent for", {1});
 }
 
+TEST_F(ControlPlane, RanksThatFindTheHubsSilenceAtDifferentTimesSayTheSame) {
+  make(3);
+  stop(0);
+  run((kTimeoutMs - 200) * kMs);
+  runs_[2] = false;
+  run(700 * kMs);
+  EXPECT_FALSE(paths_[1]->ended.ok());
+  runs_[2] = true;
+  run(2000 * kMs);
+  expect_all(StatusCode::kPeerLost, "rank 0 (host a) has been silent for more than 8.0 s", {0});
+}
+
 TEST_F(ControlPlane, ADeadRankIsToldToAllAtOnceAndEndsNothingByItself) {
   make(4);
   kill(3);
