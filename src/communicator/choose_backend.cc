@@ -87,7 +87,7 @@ static std::string why_not_nccl(std::span<const bootstrap::Card> cards) {
 Result<ChosenBackend> choose_backend(const std::string& asked,
                                      std::span<const bootstrap::Card> cards) {
   if (asked != "auto" && asked != "nccl") {
-    return ChosenBackend{.name = asked, .why = "it was asked for", .takes_cpu = true};
+    return ChosenBackend{.name = asked, .why = "it was asked for", .takes_others = true};
   }
   const std::string why_not = why_not_nccl(cards);
   if (asked == "nccl") {
@@ -98,8 +98,11 @@ Result<ChosenBackend> choose_backend(const std::string& asked,
                               why_not));
   }
   if (why_not.empty()) {
-    return ChosenBackend{
-        "nccl", "every rank has a GPU of its own, and NCCL; CPU tensors go by native", true};
+    return ChosenBackend{"nccl",
+                         "every rank has a GPU of its own, and NCCL; CPU tensors, and reductions "
+                         "that NCCL lacks, go "
+                         "by native",
+                         true};
   }
   return ChosenBackend{"native", "no NCCL: " + why_not, true};
 }

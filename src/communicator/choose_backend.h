@@ -15,9 +15,9 @@
 namespace ciuic {
 
 struct ChosenBackend {
-  std::string name;       // "native", "nccl" or "mpi"
-  std::string why;        // for describe()
-  bool takes_cpu = true;  // tensors of the CPU, too: "nccl" that was asked for does not
+  std::string name;          // "native", "nccl" or "mpi"
+  std::string why;           // for describe()
+  bool takes_others = true;  // than NCCL does: "nccl" that was asked for does not
 };
 
 // The process's CUDA and NCCL, by the paths of the settings.

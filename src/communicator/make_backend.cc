@@ -107,13 +107,15 @@ static Result<std::unique_ptr<backend::NcclBackend>> make_nccl(
   return std::make_unique<backend::NcclBackend>(backend::NcclBackendOptions{
       .process = std::move(*process),
       .native = std::move(native),
+      .cuda_library = parts.config.cuda_library,
       .chooser = collective::Chooser(joined.layout, joined.rank, joined.table),
       .on_cause = reporting_to(control),
       .host_name = parts.host.name,
       .host_id = parts.host.machine_id,
       .check = parts.config.check && joined.layout.size() > 1,
-      .cpu_goes_native = joined.backend.takes_cpu,
+      .others_go_native = joined.backend.takes_others,
       .timeout_ms = parts.options.timeout_ms,
+      .buffer_size = parts.options.buffer_size,
       .device = parts.device,
       .traffic_class = backend::settle_nccl_settings(0).traffic_class()});
 }

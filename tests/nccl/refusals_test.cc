@@ -117,6 +117,20 @@ TEST(Refusals, OfFloat8ByAnOlderNccl) {
   ::unsetenv("FAKE_NCCL_VERSION");
 }
 
+TEST(Refusals, OfFloat8OnAnOlderGpu) {
+  ::setenv("FAKE_CUDA_CAPABILITY", "86", 1);
+  expect_well(on_ranks(2, {}, [](GpuRank& gpu) -> std::string {
+    Asker ask(gpu);
+    const MutableBuffer small = ask.on_gpu(4, DataType::kFloat8E5M2);
+    Result<Work> moved = gpu.communicator().broadcast(small, 0, gpu.on_stream());
+    const Status was_moved = moved.ok() ? moved->wait() : moved.status();
+    return first_of({ask.refuses({Call::all_reduce(small, small, ReduceOp::kSum)},
+                                 StatusCode::kUnsupported, "9.0 and above, and one here has 8.6"),
+                     was_moved.message(), ask.works()});
+  }));
+  ::unsetenv("FAKE_CUDA_CAPABILITY");
+}
+
 TEST(Refusals, OfAStreamThatIsCaptured) {
   expect_well(on_ranks(2, {}, [](GpuRank& gpu) -> std::string {
     Asker ask(gpu);
@@ -126,6 +140,57 @@ TEST(Refusals, OfAStreamThatIsCaptured) {
     (void)gpu.fake().set_capturing(gpu.stream().handle, 0);
     return first_of({said, ask.works()});
   }));
+}
+
+// By way of the host, whatever else is on its way by NCCL.
+TEST(Refusals, AutoReducesWhatNcclDoesNot) {
+  ::setenv("FAKE_CUDA_CAPABILITY", "86", 1);
+  RankOptions options;
+  options.backend = "auto";
+  expect_well(on_ranks(3, options, [](GpuRank& gpu) -> std::string {
+    constexpr int64_t kCount = 50'000;
+    constexpr int kRanks = 3;
+    const auto all = static_cast<std::byte*>(gpu.allocate(4 * 2 * kCount));
+    const auto part = [&](int number, DataType dtype) {
+      return MutableBuffer{all + number * 2 * kCount, kCount, dtype, gpu.device()};
+    };
+    const MutableBuffer bits = part(0, DataType::kInt16);
+    const MutableBuffer tiny = part(1, DataType::kFloat8E4M3FN);
+    const MutableBuffer floats = part(2, DataType::kFloat32);
+    const auto full = [](DataType dtype, double value) {
+      return encode(dtype, std::vector<double>(kCount, value));
+    };
+    Communicator& group = gpu.communicator();
+    const int rank = gpu.options().rank;
+    gpu.write(bits.data, full(DataType::kInt16, double(1 << rank)), 2000);
+    gpu.write(tiny.data, full(tiny.dtype, 1.5), 2000);
+    gpu.write(floats.data, full(kFloat, 0.25), 2000);
+    std::vector<Work> works;
+    for (const auto& [buffer, op] : {std::pair(floats, ReduceOp::kSum),
+                                     {bits, ReduceOp::kBOr},
+                                     {floats, ReduceOp::kSum},
+                                     {tiny, ReduceOp::kSum}}) {
+      Result<Work> work = group.all_reduce(buffer, buffer, op, gpu.on_stream());
+      if (!work.ok()) return work.status().message();
+      works.push_back(*work);
+    }
+    for (Work& work : works) {
+      if (const Status status = work.wait(); !status.ok()) return status.message();
+    }
+    const std::vector<Call> mixed = {Call::all_reduce(floats, floats, ReduceOp::kSum),
+                                     Call::all_reduce(bits, bits, ReduceOp::kBOr)};
+    Asker ask(gpu);
+    const std::string said =
+        ask.refuses(mixed, StatusCode::kUnsupported, "call it by itself, by which it goes");
+    if (!said.empty()) return said;
+    const auto holds = [&](const MutableBuffer& buffer, double value) {
+      return gpu.read(buffer.data, buffer.bytes()) == full(buffer.dtype, value);
+    };
+    if (!holds(floats, 0.25 * kRanks * kRanks)) return "the floats are wrong";
+    if (!holds(bits, 7)) return "the bits are wrong";
+    return holds(tiny, 4.5) ? ask.works() : "the small floats are wrong";
+  }));
+  ::unsetenv("FAKE_CUDA_CAPABILITY");
 }
 
 TEST(Refusals, AutoTakesTheCpuToo) {

@@ -18,6 +18,8 @@ namespace {
 
 using Counts = std::vector<int64_t>;
 
+constexpr int kFloat8Capability = 90;  // below it NCCL moves them only
+
 // Bytes to a rank, or from it.
 struct Transfer {
   int peer = 0;
@@ -121,7 +123,12 @@ std::optional<int> op_of_bool(ReduceOp op) {
   }
 }
 
-std::optional<Reduction> reduction_of(DataType dtype, ReduceOp op, int version) {
+bool is_float8(DataType dtype) {
+  return dtype == DataType::kFloat8E4M3FN || dtype == DataType::kFloat8E5M2;
+}
+
+std::optional<Reduction> reduction_of(const NcclPlace& place, DataType dtype, ReduceOp op) {
+  if (is_float8(dtype) && place.capability < kFloat8Capability) return std::nullopt;
   if (dtype == DataType::kBool) {
     const std::optional<int> of_bool = op_of_bool(op);
     if (!of_bool) return std::nullopt;
@@ -132,7 +139,7 @@ std::optional<Reduction> reduction_of(DataType dtype, ReduceOp op, int version) 
   if (is_complex && op != ReduceOp::kSum && op != ReduceOp::kAvg) return std::nullopt;
   if (dtype == DataType::kComplex64) dtype = DataType::kFloat32;
   if (dtype == DataType::kComplex128) dtype = DataType::kFloat64;
-  const std::optional<int> type = nccl::type_of(dtype, version);
+  const std::optional<int> type = nccl::type_of(dtype, place.version);
   const std::optional<int> of_op = nccl::op_of(op);
   if (!type || (!of_op && !averages)) return std::nullopt;
   return Reduction{.type = *type,
@@ -143,16 +150,22 @@ std::optional<Reduction> reduction_of(DataType dtype, ReduceOp op, int version) 
 }
 
 // Why there is none.
-std::string lack_of(DataType dtype, ReduceOp op, int version) {
+std::string lack_of(const NcclPlace& place, DataType dtype, ReduceOp op) {
   if (dtype == DataType::kInt16 || dtype == DataType::kUInt16) {
     return fmt::format("NCCL does not reduce {}; give it as int32", name_of(dtype));
   }
   if (!nccl::op_of(op)) {
     return fmt::format("NCCL has no {}; its ops are sum, avg, min, max and product", name_of(op));
   }
-  if (dtype == DataType::kFloat8E4M3FN || dtype == DataType::kFloat8E5M2) {
+  if (is_float8(dtype) && nccl::type_of(dtype, place.version)) {
+    return fmt::format(
+        "NCCL reduces {} on GPUs of compute capability 9.0 and above, and one here "
+        "has {}.{}",
+        name_of(dtype), place.capability / 10, place.capability % 10);
+  }
+  if (is_float8(dtype)) {
     return fmt::format("NCCL {} does not reduce {}, as 2.24 and later do",
-                       nccl::version_text(version), name_of(dtype));
+                       nccl::version_text(place.version), name_of(dtype));
   }
   return fmt::format("NCCL has no {} of {}", name_of(op), name_of(dtype));
 }
@@ -174,11 +187,12 @@ Status check_call(const NcclPlace& place, const Call& call) {
                           name, call.input_counts[own], call.output_counts[own])};
     }
   }
-  if (!plan::reduces(call.operation) || place.size == 1) return {};
-  if (reduction_of(call.input.dtype, call.op, place.version)) return {};
+  if (can_reduce(place, call)) return {};
   return {StatusCode::kUnsupported,
-          fmt::format("{}: {}, or take backend=\"native\". Nothing was sent.", name,
-                      lack_of(call.input.dtype, call.op, place.version))};
+          fmt::format("{}: {}, or {}. Nothing was sent.", name,
+                      lack_of(place, call.input.dtype, call.op),
+                      place.has_other ? "call it by itself, by which it goes by way of the host"
+                                      : "take backend=\"auto\" or \"native\"")};
 }
 
 // A message to itself is a copy, for which both ends must be known.
@@ -291,7 +305,7 @@ Status Launch::issue_move(const Call& call, nccl::Comm comm) {
 }
 
 Status Launch::issue_reduction(const Call& call, nccl::Comm comm) {
-  const Reduction reduction = *reduction_of(call.input.dtype, call.op, place_.version);
+  const Reduction reduction = *reduction_of(place_, call.input.dtype, call.op);
   const int op =
       reduction.averages ? averages_[static_cast<size_t>(reduction.element)] : reduction.op;
   const int type = reduction.type;
@@ -361,7 +375,7 @@ Status Launch::prepare(std::span<const Call> calls) {
   for (const Call& call : calls) {
     add_transfers(place_, call, call.operation >= Operation::kSend ? &messages_ : &blocks_);
     if (!plan::reduces(call.operation) || place_.size == 1) continue;
-    const auto reduction = reduction_of(call.input.dtype, call.op, place_.version);
+    const auto reduction = reduction_of(place_, call.input.dtype, call.op);
     if (!reduction->averages) continue;
     Result<int> op = comm_.average(reduction->element);
     if (!op.ok()) return op.status();
@@ -382,6 +396,11 @@ Status Launch::run(std::span<const Call> calls) {
 }
 
 }  // namespace
+
+bool can_reduce(const NcclPlace& place, const Call& call) {
+  return place.size == 1 || !plan::reduces(call.operation) ||
+         reduction_of(place, call.input.dtype, call.op);
+}
 
 Status check_calls(const NcclPlace& place, std::span<const Call> calls) {
   for (const Call& call : calls) CIUIC_RETURN_IF_ERROR(check_call(place, call));

@@ -17,12 +17,17 @@
 
 namespace ciuic::backend {
 
-// Which rank of how many, and of which NCCL (0: one rank needs none).
+// Which rank of how many, and of which NCCL on which GPUs; one rank needs none.
 struct NcclPlace {
   int rank = 0;
   int size = 1;
   int version = 0;
+  int capability = 0;      // the lowest of the ranks' GPUs; 90 is 9.0
+  bool has_other = false;  // calls that NCCL cannot reduce are taken by another backend
 };
+
+// Whether NCCL does the call's arithmetic, if it has any.
+bool can_reduce(const NcclPlace& place, const Call& call);
 
 // The calls, which were checked one by one (collective/prepare.h), as calls of NCCL's.
 //   kUnsupported      NCCL cannot do it

@@ -105,7 +105,7 @@ class LaunchTest : public testing::Test {
   std::vector<std::string> calls_;
   cuda::Functions cuda_ = fake_cuda();
   nccl::Library nccl_ = fake_nccl();
-  NcclPlace place_{.rank = 1, .size = 4, .version = 22705};
+  NcclPlace place_{.rank = 1, .size = 4, .version = 22705, .capability = 90};
   std::unique_ptr<NcclComm> comm_;
   Status status_;
 };
@@ -175,7 +175,7 @@ TEST_F(LaunchTest, AnAbortedCommunicatorIsNotCalled) {
 }
 
 TEST_F(LaunchTest, OneRankOnlyCopies) {
-  place_ = {.rank = 0, .size = 1, .version = 22705};
+  place_ = {.rank = 0, .size = 1, .version = 22705, .capability = 90};
   EXPECT_THAT(launched({Call::all_reduce(in(3, DataType::kUInt16), out(3, DataType::kUInt16),
                                          ReduceOp::kBXor),
                         Call::broadcast(out(4), 0), Call::all_to_all(in(2), out(2)),

@@ -34,7 +34,12 @@ static Status closed() {
 
 NcclBackend::NcclBackend(NcclBackendOptions options)
     : process_(std::move(options.process)),
-      native_(std::move(options.native)),
+      native_(*options.native),
+      staged_(std::make_unique<StagedBackend>(StagedOptions{.host = std::move(options.native),
+                                                            .cuda_library = options.cuda_library,
+                                                            .rank = options.chooser.rank(),
+                                                            .size = options.chooser.size(),
+                                                            .buffer_size = options.buffer_size})),
       group_(std::make_shared<NcclGroup>(NcclGroup::Options{
           .rank = options.chooser.rank(),
           .on_cause = std::move(options.on_cause),
@@ -43,7 +48,10 @@ NcclBackend::NcclBackend(NcclBackendOptions options)
       chooser_(options_.chooser),
       device_(options_.device),
       left_(static_cast<size_t>(chooser_.size()), false) {
-  place_ = {.rank = chooser_.rank(), .size = chooser_.size(), .version = process_->nccl().version};
+  place_ = {.rank = chooser_.rank(),
+            .size = chooser_.size(),
+            .version = process_->nccl().version,
+            .has_other = options_.others_go_native};
   process_->add(group_);
 }
 
@@ -63,11 +71,18 @@ NcclBackend::Times NcclBackend::times_of(int64_t timeout_ms) const {
 bool NcclBackend::goes_native(const Device& device, std::span<const Call> calls,
                               const OperationOptions& options) const {
   if (device.kind != DeviceKind::kCpu) return false;
-  return options_.cpu_goes_native || options.of_library ||
+  return options_.others_go_native || options.of_library ||
          std::all_of(calls.begin(), calls.end(), [](const Call& call) {
            return call.operation == Operation::kBarrier ||
                   (call.operation >= Operation::kSend && call.tag > kMaxTag);
          });
+}
+
+// Each by itself, so that ranks that make other batches of the same calls send the same way.
+bool NcclBackend::goes_staged(std::span<const Call> calls) const {
+  return options_.others_go_native &&
+         std::none_of(calls.begin(), calls.end(),
+                      [this](const Call& call) { return can_reduce(place_, call); });
 }
 
 Status NcclBackend::refuse_cpu(const Call& call) const {
@@ -199,11 +214,13 @@ Status NcclBackend::meet(const Status& own, int device, const Times& times, nccl
       {&card, sizeof card, DataType::kUInt8, {}},
       {cards.data(), static_cast<int64_t>(cards.size() * sizeof card), DataType::kUInt8, {}});
   Result<Work> exchanged =
-      native_->submit({&exchange, 1}, {.timeout_ms = times.timeout_ms, .wait_follows = true});
+      native_.submit({&exchange, 1}, {.timeout_ms = times.timeout_ms, .wait_follows = true});
   if (!exchanged.ok()) return exchanged.status();
   CIUIC_RETURN_IF_ERROR(exchanged->wait());
+  CIUIC_RETURN_IF_ERROR(check_cards(cards));
   *id = cards[0].id;
-  return check_cards(cards);
+  place_.capability = lowest_capability(cards);
+  return {};
 }
 
 // What goes wrong here ends the group, on all ranks.
@@ -257,7 +274,7 @@ Status NcclBackend::compare(const Checked& checked, const Times& times) {
   for (const engine::Request& request : checked.requests) {
     if (request.kind != engine::RequestKind::kCollective) continue;
     Result<Work> compared =
-        native_->compare(request, {.timeout_ms = times.timeout_ms, .wait_follows = true});
+        native_.compare(request, {.timeout_ms = times.timeout_ms, .wait_follows = true});
     if (!compared.ok()) return compared.status();
     works.push_back(std::move(*compared));
   }
@@ -269,7 +286,7 @@ Status NcclBackend::compare(const Checked& checked, const Times& times) {
 Status NcclBackend::number(const Checked& checked, NcclOperation* operation) {
   for (const engine::Request& request : checked.requests) {
     if (request.kind != engine::RequestKind::kCollective) continue;
-    Result<uint32_t> sequence = native_->note(request);
+    Result<uint32_t> sequence = native_.note(request);
     if (!sequence.ok()) return sequence.status();
     if (!std::exchange(operation->is_numbered, true)) operation->first = *sequence;
     operation->last = *sequence;
@@ -328,8 +345,9 @@ Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& 
 Result<Work> NcclBackend::submit(std::span<const Call> calls, const OperationOptions& options) {
   Result<Device> device = collective::device_of(calls, place_.rank);
   if (!device.ok()) return device.status();
-  if (goes_native(*device, calls, options)) return native_->submit(calls, options);
+  if (goes_native(*device, calls, options)) return native_.submit(calls, options);
   if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
+  if (goes_staged(calls)) return staged_->submit(calls, options);
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
@@ -360,8 +378,9 @@ Result<std::unique_ptr<Prepared>> NcclBackend::prepare(std::span<const Call> cal
                                                        const OperationOptions& options) {
   Result<Device> device = collective::device_of(calls, place_.rank);
   if (!device.ok()) return device.status();
-  if (goes_native(*device, calls, options)) return native_->prepare(calls, options);
+  if (goes_native(*device, calls, options)) return native_.prepare(calls, options);
   if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
+  if (goes_staged(calls)) return staged_->prepare(calls, options);
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
@@ -371,13 +390,13 @@ Result<std::unique_ptr<Prepared>> NcclBackend::prepare(std::span<const Call> cal
 }
 
 Status NcclBackend::add_plan(const std::string& plan_file) {
-  if (options_.cpu_goes_native) return native_->add_plan(plan_file);
+  if (options_.others_go_native) return native_.add_plan(plan_file);
   return {StatusCode::kUnsupported,
           "add_plan: plans are the native backend's, and this group's is nccl"};
 }
 
 void NcclBackend::progress() {
-  native_->progress();
+  native_.progress();
   process_->nudge();
 }
 
@@ -392,35 +411,35 @@ void NcclBackend::report(const engine::Cause& cause) {
 }
 
 void NcclBackend::end(const Status& status) {
-  native_->end(status);
+  native_.end(status);
   process_->end(group_, status);
 }
 
 void NcclBackend::mark_left(int rank) {
-  native_->mark_left(rank);
+  native_.mark_left(rank);
   const NcclProcess::Lock held = process_->lock();
   left_[static_cast<size_t>(rank)] = true;
 }
 
 void NcclBackend::mark_gone(int rank, const Status& why) {
-  native_->mark_gone(rank, why);
+  native_.mark_gone(rank, why);
   const NcclProcess::Lock held = process_->lock();
   group_->mark_gone(rank, why, left_[static_cast<size_t>(rank)], now_ns());
 }
 
 engine::CallRecord NcclBackend::call_record(uint32_t sequence) {
-  return native_->call_record(sequence);
+  return native_.call_record(sequence);
 }
 
 engine::GroupProgress NcclBackend::progress_of_group() {
-  engine::GroupProgress progress = native_->progress_of_group();
+  engine::GroupProgress progress = native_.progress_of_group();
   const NcclProcess::Lock held = process_->lock();
   group_->add_to(&progress);
   return progress;
 }
 
 bool NcclBackend::needs(uint32_t sequence, int rank) {
-  if (native_->needs(sequence, rank)) return true;
+  if (native_.needs(sequence, rank)) return true;
   const NcclProcess::Lock held = process_->lock();
   return group_->needs(sequence);
 }
@@ -437,7 +456,7 @@ Status NcclBackend::close() {
   process_->wait_for_end(*group_);
   if (!was_aborted && comm_ != nullptr) comm_->close(deadline_after(now_ns(), kCloseMs));
   process_->remove(group_.get());
-  const Status unheard = native_->close();
+  const Status unheard = staged_->close();
   return group_->is_told() ? Status() : unheard;
 }
 

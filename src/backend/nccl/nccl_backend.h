@@ -10,7 +10,8 @@
 //   nccl_settings.h   NCCL's environment variables
 //
 // The group keeps its native backend beside: it numbers the operations, its control plane finds
-// deaths, late ranks and calls that differ, and it carries barriers and calls of the CPU's memory.
+// deaths, late ranks and calls that differ, and it carries barriers and calls of the CPU's memory,
+// and by way of the host those that NCCL does not reduce.
 //
 // A call puts its work into a stream of the group's, behind what the caller's stream has now; so
 // operations of a group run one after another, messages among them. The host waits for nothing,
@@ -29,6 +30,7 @@
 #include "backend/native/native_backend.h"
 #include "backend/nccl/launch.h"
 #include "backend/nccl/nccl_process.h"
+#include "backend/staged/staged_backend.h"
 #include "collective/chooser.h"
 
 namespace ciuic::backend {
@@ -36,13 +38,17 @@ namespace ciuic::backend {
 struct NcclBackendOptions {
   std::shared_ptr<NcclProcess> process;
   std::unique_ptr<NativeBackend> native;
+  std::string cuda_library;  // CIUIC_CUDA_LIBRARY
   collective::Chooser chooser;
   std::function<void(const engine::Cause&)> on_cause;  // as GroupHooks has it; empty for one rank
   std::string host_name;                               // for messages
   std::string host_id;                                 // alike where GPUs are the same
   bool check = false;                                  // CIUIC_CHECK
-  bool cpu_goes_native = true;  // else calls of the CPU's memory are refused, but the library's own
+  // Calls of the CPU's memory, and those that NCCL does not reduce; else they are refused, but for
+  // the library's own.
+  bool others_go_native = true;
   int64_t timeout_ms = kDefaultTimeoutMs;
+  size_t buffer_size = kDefaultBufferSize;
   int device = -1;  // of the group's tensors on this rank; -1: that of ensure_comm()
   int traffic_class = nccl::kUndefined;
 };
@@ -73,8 +79,8 @@ class NcclBackend final : public Backend {
   engine::CallRecord call_record(uint32_t sequence) override;
   engine::GroupProgress progress_of_group() override;
   bool needs(uint32_t sequence, int rank) override;
-  size_t staging_bytes() override { return native_->staging_bytes(); }
-  size_t link_bytes() override { return native_->link_bytes(); }
+  size_t staging_bytes() override { return staged_->staging_bytes(); }
+  size_t link_bytes() override { return native_.link_bytes(); }
 
  private:
   class PreparedCalls;
@@ -95,6 +101,7 @@ class NcclBackend final : public Backend {
   Times times_of(int64_t timeout_ms) const;
   bool goes_native(const Device& device, std::span<const Call> calls,
                    const OperationOptions& options) const;
+  bool goes_staged(std::span<const Call> calls) const;
   Status refuse_cpu(const Call& call) const;
   Status check(std::span<const Call> calls, int device, Checked* checked);
   Status check_device(const Call& call, int device) const;
@@ -113,7 +120,8 @@ class NcclBackend final : public Backend {
   Work failed(const Status& status);
 
   const std::shared_ptr<NcclProcess> process_;
-  const std::unique_ptr<NativeBackend> native_;
+  NativeBackend& native_;
+  const std::unique_ptr<StagedBackend> staged_;  // has native_
   const std::shared_ptr<NcclGroup> group_;
   const NcclBackendOptions options_;  // what is not in the above
   NcclPlace place_;

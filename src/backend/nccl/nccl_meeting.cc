@@ -24,6 +24,17 @@ void NcclCard::set(std::span<char> to, const std::string& text) {
   to[bytes] = '\0';
 }
 
+static Status read_capability(const cuda::Functions& cuda, int device, int32_t* capability) {
+  int major = 0;
+  int minor = 0;
+  int code = cuda.device_get_attribute(&major, cuda::kCapabilityMajor, device);
+  if (code == cuda::kSuccess) {
+    code = cuda.device_get_attribute(&minor, cuda::kCapabilityMinor, device);
+  }
+  *capability = 10 * major + minor;
+  return cuda::error_of(cuda, "cudaDeviceGetAttribute", code);
+}
+
 NcclCard nccl_card(const cuda::Library& cuda, const nccl::Library& nccl, int device, int rank,
                    const Status& own) {
   NcclCard card;
@@ -32,6 +43,7 @@ NcclCard nccl_card(const cuda::Library& cuda, const nccl::Library& nccl, int dev
                                                   static_cast<int>(card.bus_id.size()), device);
   Status status = own;
   if (status.ok()) status = cuda::error_of(cuda.functions, "cudaDeviceGetPCIBusId", code);
+  if (status.ok()) status = read_capability(cuda.functions, device, &card.capability);
   if (status.ok() && rank == 0) {
     code = nccl.functions.get_unique_id(&card.id);
     status = nccl::error_of(nccl.functions, "ncclGetUniqueId", code, nullptr);
@@ -71,6 +83,12 @@ Status check_cards(std::span<const NcclCard> cards) {
                         other->second, rank, bus_id, host)};
   }
   return {};
+}
+
+int lowest_capability(std::span<const NcclCard> cards) {
+  int lowest = cards.front().capability;
+  for (const NcclCard& card : cards) lowest = std::min(lowest, card.capability);
+  return lowest;
 }
 
 }  // namespace ciuic::backend

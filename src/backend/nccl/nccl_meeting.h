@@ -21,7 +21,8 @@ struct NcclCard {
   std::array<char, 32> bus_id{};  // of its GPU
   nccl::UniqueId id;              // rank 0's is the communicator's
   int32_t version = 0;
-  int32_t code = 0;  // StatusCode: why this rank cannot
+  int32_t capability = 0;  // of the GPU; 90 is 9.0
+  int32_t code = 0;        // StatusCode: why this rank cannot
   std::array<char, 384> why{};
 
   // A text that does not fit is cut.
@@ -35,5 +36,8 @@ NcclCard nccl_card(const cuda::Library& cuda, const nccl::Library& nccl, int dev
 
 // What all ranks find alike in all cards: that they can, or why not, by name.
 Status check_cards(std::span<const NcclCard> cards);
+
+// Of all GPUs, which is what NCCL goes by.
+int lowest_capability(std::span<const NcclCard> cards);
 
 }  // namespace ciuic::backend

@@ -59,6 +59,7 @@ void find_functions(Finder& find, Functions* all) {
   find("cudaGetDevice", &all->get_device);
   find("cudaSetDevice", &all->set_device);
   find("cudaDeviceGetPCIBusId", &all->device_get_pci_bus_id);
+  find("cudaDeviceGetAttribute", &all->device_get_attribute);
   find("cudaPointerGetAttributes", &all->pointer_get_attributes);
   find("cudaMalloc", &all->malloc);
   find("cudaFree", &all->free);

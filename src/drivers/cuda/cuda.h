@@ -31,6 +31,8 @@ inline constexpr unsigned kHostAllocPortable = 1;  // pinned for all devices
 inline constexpr int kHostToDevice = 1;
 inline constexpr int kDeviceToHost = 2;
 inline constexpr int kDeviceToDevice = 3;
+inline constexpr int kCapabilityMajor = 75;  // of cudaDeviceGetAttribute
+inline constexpr int kCapabilityMinor = 76;
 inline constexpr int kMemoryIsDevice = 2;  // Attributes::type
 inline constexpr int kMemoryIsManaged = 3;
 
@@ -53,6 +55,7 @@ struct Functions {
   int (*get_device)(int* device) = nullptr;
   int (*set_device)(int device) = nullptr;  // of this thread
   int (*device_get_pci_bus_id)(char* text, int length, int device) = nullptr;
+  int (*device_get_attribute)(int* value, int attribute, int device) = nullptr;
   int (*pointer_get_attributes)(Attributes* attributes, const void* pointer) = nullptr;
   int (*malloc)(void** memory, size_t bytes) = nullptr;
   int (*free)(void* memory) = nullptr;

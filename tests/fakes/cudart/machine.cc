@@ -44,6 +44,7 @@ static Settings read_settings() {
   all.delay_us = number_of("FAKE_CUDA_DELAY_US", all.delay_us);
   all.device_bytes =
       static_cast<size_t>(number_of("FAKE_CUDA_MEMORY", static_cast<int64_t>(all.device_bytes)));
+  all.capability = static_cast<int>(number_of("FAKE_CUDA_CAPABILITY", all.capability));
   return all;
 }
 

@@ -24,6 +24,7 @@ struct Settings {
   int driver_version = kVersion;
   int64_t delay_us = 200;
   size_t device_bytes = size_t{4} << 30;
+  int capability = 90;  // 9.0
 };
 
 struct Event {

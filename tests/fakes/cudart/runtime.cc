@@ -81,6 +81,18 @@ FAKE_API int cudaDeviceGetPCIBusId(char* text, int length, int device) {
   });
 }
 
+FAKE_API int cudaDeviceGetAttribute(int* value, int attribute, int device) {
+  return call("cudaDeviceGetAttribute", [&](const Machine& machine) {
+    constexpr int kMajor = 75;
+    constexpr int kMinor = 76;
+    if (!is_device(machine, device)) return kInvalidDevice;
+    if (attribute != kMajor && attribute != kMinor) return kInvalidValue;
+    const int capability = machine.settings.capability;
+    *value = attribute == kMajor ? capability / 10 : capability % 10;
+    return kSuccess;
+  });
+}
+
 FAKE_API int cudaDeviceSynchronize() {
   return call("cudaDeviceSynchronize", [](Machine& machine) {
     machine.streams.wait(machine.streams.points_of_device(current_device));

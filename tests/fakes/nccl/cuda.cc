@@ -11,6 +11,7 @@ extern "C" {
 int cudaGetDevice(int* device);
 int cudaSetDevice(int device);
 int cudaGetLastError();
+int cudaDeviceGetAttribute(int* value, int attribute, int device);
 int cudaDeviceGetPCIBusId(char* text, int length, int device);
 int cudaPointerGetAttributes(void* attributes, const void* pointer);
 const char* cudaGetErrorString(int code);
@@ -35,6 +36,16 @@ std::optional<int64_t> bus_of(int device) {
     if (end != digit) number = number * 16 + value;
   }
   return number;
+}
+
+std::optional<int> capability_of(int device) {
+  constexpr int kMajor = 75;
+  constexpr int kMinor = 76;
+  int major = 0;
+  int minor = 0;
+  if (cudaDeviceGetAttribute(&major, kMajor, device) != 0) return std::nullopt;
+  if (cudaDeviceGetAttribute(&minor, kMinor, device) != 0) return std::nullopt;
+  return 10 * major + minor;
 }
 
 std::string cuda_error() { return "'" + std::string(cudaGetErrorString(cudaGetLastError())) + "'"; }

@@ -9,9 +9,10 @@
 
 namespace ciuic::fake_nccl {
 
-std::optional<int> current_device();        // none: cuda_error() says why
-std::optional<int64_t> bus_of(int device);  // likewise
-std::string cuda_error();                   // and forgets it
+std::optional<int> current_device();           // none: cuda_error() says why
+std::optional<int64_t> bus_of(int device);     // likewise
+std::optional<int> capability_of(int device);  // likewise; 90 is 9.0
+std::string cuda_error();                      // and forgets it
 
 // Makes a device the thread's, for as long as it lives.
 class OnDevice {

@@ -17,6 +17,7 @@
 namespace ciuic::fake_nccl {
 
 static constexpr int kFloat8Version = 22400;
+static constexpr int kFloat8Capability = 90;
 
 // ---- checks ----
 
@@ -41,6 +42,10 @@ static std::pair<size_t, size_t> counts_of(const Comm& comm, const Operation& al
   }
 }
 
+static bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
+
 static int check(const char* name, Comm& comm, Operation* all) {
   if (all->peer < 0 || all->peer >= comm.size) {
     return fail(kInvalidArgument, std::string(name) + " : invalid root " +
@@ -51,6 +56,10 @@ static int check(const char* name, Comm& comm, Operation* all) {
   if (all->type < 0 || all->type >= types) {
     return fail(kInvalidArgument,
                 std::string(name) + " : invalid type " + std::to_string(all->type));
+  }
+  if (all->type >= kFirstFloat8 && reduces(all->kind) &&
+      capability_of(comm.device) < kFloat8Capability) {
+    return fail(kInvalidArgument, "FP8 reduction support begins with sm90 capable devices.");
   }
   const std::optional<Reduction> reduction = comm.op(all->op);
   if (!reduction.has_value()) {
