@@ -49,7 +49,7 @@ constexpr Setting kSettings[] = {
     {"CIUIC_ADVERTISE_ADDRESS", "", "a numeric address, or address:port with CIUIC_PORT_RANGE", "",
      "An address outside a NAT at which others reach this process, tried before its own; a port "
      "stands for the first of CIUIC_PORT_RANGE, and the next ones for those that follow."},
-    {"CIUIC_PORT_RANGE", "", "FIRST-LAST, both from 1 to 65535", "",
+    {"CIUIC_PORT_RANGE", "", "FIRST-LAST, both from 1 to 65535, FIRST not above LAST", "",
      "The TCP ports that listeners take."},
     {"CIUIC_SPIN_US", "microseconds", "-1 (adaptive), 0 or more", "-1",
      "How long a waiting rank spins before it sleeps."},

@@ -118,7 +118,7 @@ TEST(Config, AnInvalidValueIsNamedWithWhatIsAllowed) {
       {"CIUIC_PORT_RANGE", "20000", "FIRST-LAST"},
       {"CIUIC_PORT_RANGE", "20000-", "FIRST-LAST"},
       {"CIUIC_PORT_RANGE", "0-20", "1 to 65535"},
-      {"CIUIC_PORT_RANGE", "20999-20000", "FIRST-LAST"},
+      {"CIUIC_PORT_RANGE", "20999-20000", "FIRST not above LAST"},
       {"CIUIC_PORT_RANGE", "20000-65536", "1 to 65535"},
       {"CIUIC_PORT_RANGE", "20000-20999,30000-30999", "FIRST-LAST"},
       {"CIUIC_SPIN_US", "-2", "-1 (adaptive)"},

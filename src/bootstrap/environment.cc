@@ -101,7 +101,11 @@ static Status nothing_found() {
   for (const Launcher& launcher : kLaunchers) {
     tried += fmt::format("{}{} ({}", tried.empty() ? "" : "; ", launcher.name, launcher.rank);
     for (const char* more : {launcher.size, launcher.sign}) {
-      if (more != nullptr) tried += fmt::format(", {}", more);
+      if (more == nullptr) continue;
+      std::string names = more;  // of which the first one that is set counts
+      if (const size_t comma = names.find(','); comma != names.npos)
+        names.replace(comma, 1, " or ");
+      tried += ", " + names;
     }
     tried += ")";
   }

@@ -15,7 +15,10 @@ Store::~Store() = default;
 
 static Result<std::unique_ptr<Store>> open_tcp(const std::string& place, int64_t timeout_ms) {
   Result<posix::Address> address = posix::split_host_port(place);
-  if (!address.ok()) return address.status();
+  if (!address.ok()) {
+    return Status(address.status().code(), fmt::format("the store tcp://{}: {}", printable(place),
+                                                       address.status().message()));
+  }
   Result<Config> config = Config::from_environment();
   if (!config.ok()) return config.status();
   if (config->secret.empty()) {

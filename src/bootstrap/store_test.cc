@@ -191,7 +191,8 @@ TEST(OpenStore, FormsAreListed) {
     EXPECT_EQ(store.status().code(), StatusCode::kInvalidArgument);
     EXPECT_THAT(store.status().message(), ::testing::HasSubstr("file:///directory"));
   }
-  EXPECT_FALSE(open_store("tcp://nohost", 100).ok());
+  EXPECT_THAT(open_store("tcp://nohost", 100).status().message(),
+              ::testing::HasSubstr("the store tcp://nohost: \"nohost\" is no address: no port"));
   const std::string directory = fresh_directory();
   Result<std::unique_ptr<Store>> store = open_store("file://" + directory, 100);
   ASSERT_TRUE(store.ok());

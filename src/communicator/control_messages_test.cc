@@ -38,6 +38,15 @@ TEST(ControlMessages, WhatIsCutOffOrTooLongIsNone) {
     EXPECT_FALSE(decode_message(std::string_view(bytes).substr(0, count)).ok()) << count;
   }
   EXPECT_FALSE(decode_message(bytes + "x").ok());
+  EXPECT_FALSE(decode_message(std::string(1, '\x63') + bytes.substr(1)).ok()) << "no kind";
+}
+
+TEST(ControlMessages, LongTextsAreCut) {
+  Message message;
+  message.text = std::string(100'000, 'x');
+  const std::string bytes = encode(message);
+  EXPECT_LE(bytes.size(), kMaxMessageBytes);
+  EXPECT_EQ(decode_message(bytes)->text.size(), kMaxTextBytes);
 }
 
 TEST(ControlMessages, AnEndWithoutAnErrorIsNone) {

@@ -482,29 +482,5 @@ TEST_F(ControlPlane, WithoutAHubEachRankGoesByItsOwnCauses) {
   EXPECT_EQ(paths_[1]->ended.message(), "too late");
 }
 
-TEST(ControlMessages, GarbageIsRefused) {
-  const Message whole{.kind = MessageKind::kCause,
-                      .status = {StatusCode::kTimeout, "text"},
-                      .about = 3,
-                      .sequence = 9,
-                      .operation = "reduce"};
-  const std::string bytes = encode(whole);
-  ASSERT_TRUE(decode_message(bytes).ok());
-  EXPECT_EQ(decode_message(bytes)->operation, "reduce");
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(decode_message(bytes.substr(0, size)).ok());
-  }
-  EXPECT_FALSE(decode_message(bytes + "x").ok());
-  EXPECT_FALSE(decode_message(std::string(1, '\x63') + bytes.substr(1)).ok());
-}
-
-TEST(ControlMessages, LongTextsAreCut) {
-  Message message;
-  message.text = std::string(100'000, 'x');
-  const std::string bytes = encode(message);
-  EXPECT_LE(bytes.size(), kMaxMessageBytes);
-  EXPECT_EQ(decode_message(bytes)->text.size(), kMaxTextBytes);
-}
-
 }  // namespace
 }  // namespace ciuic::control

@@ -222,20 +222,6 @@ TEST_F(CudaFake, PageableMemoryIsReadAtTheCallAndWrittenBeforeItReturns) {
   EXPECT_THAT(bytes, Each(5));
 }
 
-TEST_F(CudaFake, CopiesRows) {
-  for (size_t i = 0; i < 40; ++i) pinned_[i] = static_cast<unsigned char>(i);
-  ASSERT_EQ(call_.memcpy_2d_async(device_, 8, pinned_, 10, 3, 4, kHostToDevice, stream_), kSuccess);
-  EXPECT_EQ(call_.memcpy_2d_async(device_, 2, pinned_, 10, 3, 4, kHostToDevice, stream_), 12);
-  EXPECT_EQ(call_.memcpy_2d_async(device_, kBytes, pinned_, 10, 3, 4, kHostToDevice, stream_), 1);
-  EXPECT_EQ(call_.stream_synchronize(stream_), kSuccess);
-  const std::vector<int> all = on_device();
-  EXPECT_EQ(all[0], 0);
-  EXPECT_EQ(all[3], 0xCD);
-  EXPECT_EQ(all[8 + 2], 12);
-  EXPECT_EQ(all[3 * 8], 30);
-  EXPECT_EQ(all[4 * 8], 0xCD);
-}
-
 TEST_F(CudaFake, TellsWhatPointersAre) {
   Attributes attributes;
   ASSERT_EQ(call_.pointer_get_attributes(&attributes, static_cast<char*>(device_) + 3), kSuccess);

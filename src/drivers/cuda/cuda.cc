@@ -68,7 +68,6 @@ void find_functions(Finder& find, Functions* all) {
   find("cudaHostAlloc", &all->host_alloc);
   find("cudaFreeHost", &all->free_host);
   find("cudaMemcpyAsync", &all->memcpy_async);
-  find("cudaMemcpy2DAsync", &all->memcpy_2d_async);
   find("cudaStreamCreateWithFlags", &all->stream_create_with_flags);
   find("cudaStreamDestroy", &all->stream_destroy);
   find("cudaStreamSynchronize", &all->stream_synchronize);

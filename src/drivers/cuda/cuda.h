@@ -66,8 +66,6 @@ struct Functions {
   int (*free_host)(void* memory) = nullptr;
   int (*memcpy_async)(void* target, const void* source, size_t bytes, int kind,
                       Stream stream) = nullptr;
-  int (*memcpy_2d_async)(void* target, size_t target_pitch, const void* source, size_t source_pitch,
-                         size_t width, size_t height, int kind, Stream stream) = nullptr;
   int (*stream_create_with_flags)(Stream* stream, unsigned flags) = nullptr;
   int (*stream_destroy)(Stream stream) = nullptr;
   int (*stream_synchronize)(Stream stream) = nullptr;

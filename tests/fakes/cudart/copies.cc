@@ -12,23 +12,10 @@ using namespace ciuic::fake_cuda;  // NOLINT: the functions have C's names
 
 namespace {
 
-// One or more rows.
 struct Copy {
   Place target;
   Place source;
-  size_t target_pitch = 0;
-  size_t source_pitch = 0;
-  size_t width = 0;
-  size_t height = 1;
-
-  size_t span(size_t pitch) const { return height == 0 ? 0 : (height - 1) * pitch + width; }
-  bool is_empty() const { return width == 0 || height == 0; }
-
-  void run() const {
-    for (size_t row = 0; row < height; ++row) {
-      std::memmove(target.bytes + row * target_pitch, source.bytes + row * source_pitch, width);
-    }
-  }
+  size_t bytes = 0;
 };
 
 int check(const Copy& copy, int kind) {
@@ -37,8 +24,7 @@ int check(const Copy& copy, int kind) {
   const bool from_device = kind == kDeviceToHost || kind == kDeviceToDevice;
   const bool fits = kind == kByPointers ||
                     (copy.target.is_device == to_device && copy.source.is_device == from_device);
-  const bool is_inside = copy.span(copy.target_pitch) <= copy.target.room &&
-                         copy.span(copy.source_pitch) <= copy.source.room;
+  const bool is_inside = copy.bytes <= copy.target.room && copy.bytes <= copy.source.room;
   return fits && is_inside ? kSuccess : kInvalidValue;
 }
 
@@ -49,20 +35,16 @@ bool is_pageable(const Place& place) { return !place.is_device && !place.is_pinn
 int push(Machine& machine, Copy copy, int kind, void* handle, bool waits) {
   const auto stream = machine.streams.find(handle, current_device);
   if (stream == nullptr) return kInvalidResourceHandle;
-  if (copy.is_empty()) return kSuccess;
+  if (copy.bytes == 0) return kSuccess;
   const int code = check(copy, kind);
   if (code != kSuccess) return code;
   std::vector<std::byte> taken;
   if (is_pageable(copy.source)) {
-    taken.resize(copy.span(copy.source_pitch));
-    for (size_t row = 0; row < copy.height; ++row) {
-      const size_t offset = row * copy.source_pitch;
-      std::memcpy(taken.data() + offset, copy.source.bytes + offset, copy.width);
-    }
+    taken.assign(copy.source.bytes, copy.source.bytes + copy.bytes);
   }
-  auto run = [copy, taken = std::move(taken)]() mutable {
-    if (!taken.empty()) copy.source.bytes = taken.data();
-    copy.run();
+  auto run = [copy, taken = std::move(taken)] {
+    const std::byte* source = taken.empty() ? copy.source.bytes : taken.data();
+    std::memmove(copy.target.bytes, source, copy.bytes);
   };
   const Point point = machine.streams.push(
       stream, {.run = std::move(run), .delay_us = machine.settings.delay_us, .after = {}});
@@ -87,39 +69,23 @@ int push_write(Machine& machine, void* pointer, size_t bytes, void* handle, int6
   return kSuccess;
 }
 
-Copy one_row(Machine& machine, void* target, const void* source, size_t bytes) {
-  return {.target = machine.memory.find(target),
-          .source = machine.memory.find(source),
-          .target_pitch = bytes,
-          .source_pitch = bytes,
-          .width = bytes};
+Copy between(Machine& machine, void* target, const void* source, size_t bytes) {
+  return {
+      .target = machine.memory.find(target), .source = machine.memory.find(source), .bytes = bytes};
 }
 
 }  // namespace
 
 FAKE_API int cudaMemcpy(void* target, const void* source, size_t bytes, int kind) {
   return call("cudaMemcpy", [&](Machine& machine) {
-    return push(machine, one_row(machine, target, source, bytes), kind, nullptr, true);
+    return push(machine, between(machine, target, source, bytes), kind, nullptr, true);
   });
 }
 
 FAKE_API int cudaMemcpyAsync(void* target, const void* source, size_t bytes, int kind,
                              void* stream) {
   return call("cudaMemcpyAsync", [&](Machine& machine) {
-    return push(machine, one_row(machine, target, source, bytes), kind, stream, false);
-  });
-}
-
-FAKE_API int cudaMemcpy2DAsync(void* target, size_t target_pitch, const void* source,
-                               size_t source_pitch, size_t width, size_t height, int kind,
-                               void* stream) {
-  return call("cudaMemcpy2DAsync", [&](Machine& machine) -> int {
-    if (width > target_pitch || width > source_pitch) return 12;  // cudaErrorInvalidPitchValue
-    Copy copy = one_row(machine, target, source, width);
-    copy.target_pitch = target_pitch;
-    copy.source_pitch = source_pitch;
-    copy.height = height;
-    return push(machine, copy, kind, stream, false);
+    return push(machine, between(machine, target, source, bytes), kind, stream, false);
   });
 }
 
