@@ -28,6 +28,11 @@ std::exception_ptr error_of(const Status& status, std::chrono::milliseconds time
   }
 }
 
+void throw_too_early(std::chrono::milliseconds timeout) {
+  std::rethrow_exception(
+      error_of({StatusCode::kTimeout, "Operation timed out! It goes on"}, timeout));
+}
+
 void refuse(const char* operation, const std::string& why) {
   throw c10::Error(here(__func__),
                    std::string("ciuic: ") + operation + ": " + why + ". Nothing was sent.");

@@ -20,6 +20,9 @@ inline void throw_unless_ok(const Status& status, std::chrono::milliseconds time
   if (!status.ok()) std::rethrow_exception(error_of(status, timeout));
 }
 
+// A wait is over, and the operation is not.
+[[noreturn]] void throw_too_early(std::chrono::milliseconds timeout);
+
 // Refuses a call: nothing was sent. `operation` is its name, such as "all_reduce".
 [[noreturn]] void refuse(const char* operation, const std::string& why);
 

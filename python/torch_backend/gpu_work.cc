@@ -39,9 +39,9 @@ void GpuWork::check_started() const {
 }
 
 // Has the stream wait, and says how the operation has ended, if it has; nothing where the host
-// would have to wait for longer. A null stream is that of the current device, which callers see to.
-std::optional<Status> GpuWork::order(const c10::Stream& stream, int64_t timeout_ms) {
-  Status status = work_.wait_on(handle_of(stream), timeout_ms);
+// would have to wait. A null stream is that of the current device, which callers see to.
+std::optional<Status> GpuWork::order(const c10::Stream& stream) {
+  Status status = work_.wait_on(handle_of(stream), 0);
   if (status.code() != StatusCode::kTimeout) return status;
   // It is the operation's own, or that of this wait, since which the operation may have ended.
   if (work_.done()) return work_.status();
@@ -52,17 +52,9 @@ bool GpuWork::wait(Milliseconds timeout) {
   check_started();
   const c10::DeviceGuard on_device(device_);
   const c10::Stream stream = current_stream(device_);
-  Waited waited;
-  if (timeout == kNoTimeout) {
-    waited = wait_interruptibly(work_, handle_of(stream), communicator_.lock().get());
-  } else {
-    std::optional<Status> status = order(stream, timeout.count());
-    if (!status) {
-      std::rethrow_exception(
-          error_of({StatusCode::kTimeout, "Operation timed out! It goes on"}, timeout));
-    }
-    waited.status = std::move(*status);
-  }
+  const Waited waited =
+      wait_interruptibly(work_, handle_of(stream), communicator_.lock().get(), limit_of(timeout));
+  if (waited.is_too_early) throw_too_early(timeout);
   const std::exception_ptr error = end_in(stream, waited.status);
   wait_for_future();
   if (waited.is_interrupted) return false;
@@ -132,7 +124,7 @@ void GpuWork::end_when_done() {
 void GpuWork::end_by_itself() {
   const c10::DeviceGuard on_device(device_);
   const c10::Stream stream = side_stream(device_);
-  const Status status = order(stream, 0).value_or(work_.status());  // it has ended
+  const Status status = order(stream).value_or(work_.status());  // it has ended
   (void)end_in(stream, status);
   complete(stream, status);
 }
@@ -166,7 +158,7 @@ c10::intrusive_ptr<c10::ivalue::Future> GpuWork::getFuture() {
   }
   const c10::DeviceGuard on_device(device_);
   const c10::Stream stream = side_stream(device_);
-  if (const std::optional<Status> status = order(stream, 0)) {
+  if (const std::optional<Status> status = order(stream)) {
     complete(stream, *status);
   } else {
     end_when_done();
@@ -183,7 +175,7 @@ void GpuWork::wait_for_future() {
   }
   if (!future || future->completed()) return;
   const c10::Stream stream = side_stream(device_);
-  if (const std::optional<Status> status = order(stream, 0)) complete(stream, *status);
+  if (const std::optional<Status> status = order(stream)) complete(stream, *status);
   future->wait();
 }
 
@@ -196,7 +188,7 @@ bool GpuWork::isCompleted() {
   };
   if (work_.status().ok() && is_to_copy()) {
     const c10::Stream stream = side_stream(device_);
-    (void)end_in(stream, order(stream, 0).value_or(work_.status()));
+    (void)end_in(stream, order(stream).value_or(work_.status()));
   }
   const std::lock_guard<std::mutex> lock(copying_);
   return !copied_ || copied_->query();

@@ -57,7 +57,7 @@ class GpuWork final : public c10d::Work {
 
  private:
   void check_started() const;
-  std::optional<Status> order(const c10::Stream& stream, int64_t timeout_ms);
+  std::optional<Status> order(const c10::Stream& stream);
   std::exception_ptr end_in(const c10::Stream& stream, const Status& status);
   void copy_back_in(const c10::Stream& stream);
   void hand_over_to(const c10::Stream& stream);

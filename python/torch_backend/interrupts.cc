@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace ciuic::torch_backend {
@@ -95,28 +97,39 @@ Interrupt interrupted() {
 
 // `look` waits for so many milliseconds at most.
 template <typename Look>
-Waited wait_by(Look look, Work& work, Communicator* communicator) {
+Waited wait_by(Look look, Work& work, Communicator* communicator, int64_t timeout_ms) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  int64_t left_ms = timeout_ms;
   for (;;) {
-    Status status = look(kSignalCheckMs);
+    Status status = look(timeout_ms < 0 ? kSignalCheckMs : std::min(left_ms, kSignalCheckMs));
     // kTimeout is the operation's end, or only that of this look at it.
-    if (status.code() != StatusCode::kTimeout) return {std::move(status)};
-    if (work.done()) return {work.status()};
+    if (status.code() != StatusCode::kTimeout) return {.status = std::move(status)};
+    if (work.done()) return {.status = work.status()};
+    if (timeout_ms >= 0) {
+      const auto passed =
+          std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+      left_ms = timeout_ms - passed.count();
+      if (left_ms <= 0) return {.status = std::move(status), .is_too_early = true};
+    }
     const Interrupt interrupt = interrupted();
     if (interrupt == Interrupt::kNone) continue;
     if (communicator != nullptr) (void)communicator->abort("it was interrupted by a signal");
     // No one may write to the caller's tensors once this returns.
-    return {work.wait(), interrupt == Interrupt::kRaised};
+    return {.status = work.wait(), .is_interrupted = interrupt == Interrupt::kRaised};
   }
 }
 
 }  // namespace
 
-Waited wait_interruptibly(Work& work, Communicator* communicator) {
-  return wait_by([&work](int64_t ms) { return work.wait_for(ms); }, work, communicator);
+Waited wait_interruptibly(Work& work, Communicator* communicator, int64_t timeout_ms) {
+  return wait_by([&work](int64_t ms) { return work.wait_for(ms); }, work, communicator, timeout_ms);
 }
 
-Waited wait_interruptibly(Work& work, const Stream& stream, Communicator* communicator) {
-  return wait_by([&](int64_t ms) { return work.wait_on(stream, ms); }, work, communicator);
+Waited wait_interruptibly(Work& work, const Stream& stream, Communicator* communicator,
+                          int64_t timeout_ms) {
+  return wait_by([&](int64_t ms) { return work.wait_on(stream, ms); }, work, communicator,
+                 timeout_ms);
 }
 
 GilRelease::GilRelease() {

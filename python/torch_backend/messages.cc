@@ -107,11 +107,11 @@ void TorchGroup::await_release(Milliseconds timeout, const OperationOptions& pat
   Result<ciuic::Work> work = communicator_->submit(calls, patient);
   throw_unless_ok(work.status(), timeout);
   // Rank 0 may have come later, and it is for it to say who is missing.
-  Status status = work->wait_for((timeout + std::min(timeout, kGrace)).count());
-  if (work->done()) {
-    status = work->status();
-    if (status.ok()) return;
-  } else {
+  const int64_t limit_ms = (timeout + std::min(timeout, kGrace)).count();
+  Waited waited = wait_interruptibly(*work, communicator_.get(), limit_ms);
+  if (waited.is_interrupted || waited.status.ok()) return;
+  Status status = std::move(waited.status);
+  if (waited.is_too_early) {
     const std::string why =
         "rank 0 did not release monitoredBarrier in " + std::to_string(timeout.count()) + " ms";
     (void)communicator_->abort(why);
@@ -145,11 +145,13 @@ void TorchGroup::await_all(Milliseconds timeout, bool wait_all_ranks,
     ciuic::Work& arrival = arrivals[static_cast<size_t>(rank - 1)];
     const auto left = deadline - std::chrono::steady_clock::now();
     const int64_t left_ms = std::chrono::duration_cast<Milliseconds>(left).count();
-    (void)arrival.wait_for(std::max<int64_t>(0, left_ms));
-    if (!arrival.done()) {
+    const Waited waited =
+        wait_interruptibly(arrival, communicator_.get(), std::max<int64_t>(0, left_ms));
+    if (waited.is_interrupted) return;
+    if (waited.is_too_early) {
       missing += (count++ == 0 ? "" : ", ") + std::to_string(rank);
     } else {
-      throw_unless_ok(arrival.status(), timeout);
+      throw_unless_ok(waited.status, timeout);
     }
   }
   if (count > 0) {

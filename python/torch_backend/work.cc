@@ -140,22 +140,15 @@ void TorchWork::wait_for_future() {
 }
 
 bool TorchWork::wait(std::chrono::milliseconds timeout) {
-  bool is_interrupted = false;
+  Waited waited;
   if (!ended_.load(std::memory_order_acquire)) {
-    if (timeout == kNoTimeout) {
-      is_interrupted = wait_interruptibly(work_, communicator_.lock().get()).is_interrupted;
-    } else {
-      const Status status = work_.wait_for(timeout.count());
-      if (status.code() == StatusCode::kTimeout && !work_.done()) {
-        std::rethrow_exception(
-            error_of({StatusCode::kTimeout, "Operation timed out! It goes on"}, timeout));
-      }
-    }
+    waited = wait_interruptibly(work_, communicator_.lock().get(), limit_of(timeout));
+    if (waited.is_too_early) throw_too_early(timeout);
     end();
   } else {
     wait_for_future();
   }
-  if (is_interrupted) return false;
+  if (waited.is_interrupted) return false;
   if (exception_) std::rethrow_exception(exception_);
   return true;
 }

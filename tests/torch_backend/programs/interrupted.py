@@ -30,6 +30,8 @@ WAYS = {
     "bare": lambda group: group.allreduce([x]).wait(),
     "recv": lambda group: dist.recv(x, 1, group=group),
     "barrier": barrier_after_another,
+    "wait_for_long": lambda group: dist.all_reduce(x, group=group, async_op=True).wait(timeout),
+    "monitored_barrier": lambda group: group.monitored_barrier(timeout),
 }
 
 
