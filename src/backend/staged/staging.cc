@@ -53,8 +53,9 @@ namespace {
 // A stream waits for the copies in once they are in their stream.
 class ArrivalOrder final : public engine::StreamOrder {
  public:
-  ArrivalOrder(engine::WorkState* arrived, std::shared_ptr<CudaEvent> end)
-      : arrived_(arrived), end_(std::move(end)) {
+  ArrivalOrder(const cuda::Functions* cuda, int device, engine::WorkState* arrived,
+               std::shared_ptr<CudaEvent> end)
+      : cuda_(*cuda), device_(device), arrived_(arrived), end_(std::move(end)) {
     arrived_->retain();
   }
   ~ArrivalOrder() override { arrived_->release(); }
@@ -68,6 +69,8 @@ class ArrivalOrder final : public engine::StreamOrder {
               fmt::format("waited {} ms; the operation has not ended and goes on", timeout_ms)};
     }
     if (!arrived_->status().ok()) return arrived_->status();
+    // A null stream is the current device's, and the caller's may be another than the tensors'.
+    const cuda::DeviceScope scope(cuda_, stream.device_index >= 0 ? stream.device_index : device_);
     return end_->wait_on(stream.handle);
   }
 
@@ -78,6 +81,8 @@ class ArrivalOrder final : public engine::StreamOrder {
     return work->done() || work->driver()->wait(work, deadline);
   }
 
+  const cuda::Functions& cuda_;
+  const int device_;  // of the tensors
   engine::WorkState* arrived_;
   std::shared_ptr<CudaEvent> end_;
 };
@@ -198,7 +203,8 @@ std::shared_ptr<Staging::Transfer> Staging::new_transfer(CopyStreams* streams, s
   transfer->work = new engine::WorkState(driver_);
   transfer->end = std::make_shared<CudaEvent>(&cuda_);
   transfer->left = parts;
-  transfer->work->set_order(std::make_unique<ArrivalOrder>(transfer->arrived, transfer->end));
+  transfer->work->set_order(
+      std::make_unique<ArrivalOrder>(&cuda_, streams->device(), transfer->arrived, transfer->end));
   return transfer;
 }
 

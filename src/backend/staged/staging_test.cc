@@ -32,6 +32,7 @@ struct FakeCuda {
   std::set<void*> pinned;
   int fails_with = cuda::kSuccess;  // of copies
   int handles = 0;
+  int waited_on_as = 0;  // the caller's device when a null stream was last made to wait
 
   int put(std::function<void()> work) {
     const std::lock_guard<std::mutex> lock(mutex);
@@ -58,15 +59,19 @@ struct FakeCuda {
 };
 
 FakeCuda* fake = nullptr;
+thread_local int current_device = 0;
 
 cuda::Functions functions() {
   cuda::Functions all;
   all.get_error_string = [](int) { return "words of CUDA"; };
   all.get_device = [](int* device) {
-    *device = 0;
+    *device = current_device;
     return 0;
   };
-  all.set_device = [](int) { return 0; };
+  all.set_device = [](int device) {
+    current_device = device;
+    return 0;
+  };
   all.host_alloc = [](void** memory, size_t bytes, unsigned) {
     *memory = std::malloc(bytes);
     fake->pinned.insert(*memory);
@@ -83,7 +88,10 @@ cuda::Functions functions() {
   };
   all.stream_destroy = [](void*) { return 0; };
   all.stream_synchronize = [](void*) { return 0; };
-  all.stream_wait_event = [](void*, void*, unsigned) { return 0; };
+  all.stream_wait_event = [](void* stream, void*, unsigned) {
+    if (stream == nullptr) fake->waited_on_as = current_device;
+    return 0;
+  };
   all.stream_is_capturing = [](void*, int* status) {
     *status = 0;
     return 0;
@@ -190,9 +198,9 @@ class StagingTest : public testing::Test {
   void make() { staging_.emplace(options()); }
   Staging::Options options() { return {&functions_, &host_, 0, 2, size_t{256} << 10}; }
 
-  Result<Work> all_reduce(std::vector<float>* x) {
+  Result<Work> all_reduce(std::vector<float>* x, int device = 0) {
     const MutableBuffer buffer{x->data(), static_cast<int64_t>(x->size()), DataType::kFloat32,
-                               Device{DeviceKind::kCuda, 0}};
+                               Device{DeviceKind::kCuda, device}};
     const Call call = Call::all_reduce(buffer, buffer, ReduceOp::kSum);
     return staging_->submit({&call, 1}, buffer.device, {});
   }
@@ -226,6 +234,23 @@ TEST_F(StagingTest, AnOperationStartsWhenItsInputIsOut) {
   EXPECT_EQ(x[99], 5);
   EXPECT_TRUE(work->wait().ok());
   EXPECT_THAT(cuda_.done, ElementsAre("out", "in"));
+}
+
+TEST_F(StagingTest, TheDefaultStreamOfTheTensorsDeviceWaits) {
+  make();
+  std::vector<float> x(10, 1);
+  Result<Work> work = all_reduce(&x, 1);
+  ASSERT_TRUE(work.ok());
+  cuda_.run();
+  host_.end(0, Status());
+  EXPECT_TRUE(work->wait_on({.handle = nullptr, .device_index = 1}).ok());
+  EXPECT_EQ(cuda_.waited_on_as, 1);
+  cuda_.waited_on_as = 0;
+  EXPECT_TRUE(work->wait_on({}).ok());  // who names no device means the tensors'
+  EXPECT_EQ(cuda_.waited_on_as, 1);
+  EXPECT_EQ(current_device, 0);
+  cuda_.run();
+  EXPECT_TRUE(work->wait().ok());
 }
 
 TEST_F(StagingTest, PiecesWaitForTheirSlot) {
