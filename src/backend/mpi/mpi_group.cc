@@ -16,10 +16,13 @@ namespace ciuic::backend {
 // Kept for later calls at most.
 static constexpr size_t kSpares = 16;
 
-static constexpr const char* kCannotCancel =
-    " What is under way in MPI cannot be taken back: end this process, and do not use the memory "
-    "of "
-    "unfinished operations until then.";
+static Status cannot_cancel(const Status& status) {
+  const bool has_stop = status.message().ends_with('.');
+  return {status.code(),
+          status.message() + (has_stop ? "" : ".") +
+              " What is under way in MPI cannot be taken back: end this process, and do not use "
+              "the memory of unfinished operations until then."};
+}
 
 std::unique_ptr<MpiOperation> MpiGroup::spare() {
   if (spares_.empty()) return std::make_unique<MpiOperation>();
@@ -209,7 +212,7 @@ void MpiGroup::finish(std::unique_ptr<MpiOperation> operation) {
 void MpiGroup::abandon(std::unique_ptr<MpiOperation> operation, const Status& status) {
   const bool is_under_way = !operation->requests.empty();
   engine::WorkState* work = std::exchange(operation->work, nullptr);
-  work->finish(is_under_way ? Status(status.code(), status.message() + kCannotCancel) : status);
+  work->finish(is_under_way ? cannot_cancel(status) : status);
   work->release();
   if (!is_under_way) return;
   abandoned_ = true;

@@ -173,6 +173,13 @@ TEST_F(MpiGroupTest, WhatIsLateIsReportedAndAbandonedOnceThatIsDecided) {
   EXPECT_EQ(later.status().message(), "rank 2 is late.");
 }
 
+TEST_F(MpiGroupTest, WhatCannotBeTakenBackIsASentenceOfItsOwn) {
+  MpiGroup group = this->group(true);
+  const Work work = call(group, Call::barrier());
+  group.end({StatusCode::kAborted, "rank 0 called abort(): enough"});
+  EXPECT_THAT(work.status().message(), HasSubstr("abort(): enough. What is under way in MPI"));
+}
+
 TEST_F(MpiGroupTest, WithoutAControlPlaneACauseEndsTheGroup) {
   MpiGroup group = this->group(false);
   const Work work = call(group, Call::barrier(), 0, 100);
