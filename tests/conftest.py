@@ -3,6 +3,7 @@
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,23 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 ROOT = Path(__file__).resolve().parents[1]
+
+_NOT_INHERITED = (
+    *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"),
+    *("SLURM_", "JOB_COMPLETION_INDEX", "SKYPILOT_", "TORCH_", "TORCHELASTIC_"),
+    "PYTHONUNBUFFERED",  # print() would write a line's end by itself, after another rank's line
+)
+
+
+@pytest.fixture(scope="session")
+def environment() -> Callable[..., dict[str, str]]:
+    """Makes a process's environment: ours without a launcher's variables, and more."""
+
+    def make(**more: str) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
+        return {**inherited, **more}
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,8 +14,6 @@ import pytest
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
 TIMEOUT_S = 180
-
-_NOT_INHERITED = ("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_")
 
 
 def gpus() -> int:
@@ -33,17 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if here and gpus() == 0:
         for item in here:
             item.add_marker(pytest.mark.skip(reason="torch finds no CUDA GPU"))
-
-
-@pytest.fixture
-def environment() -> Callable[..., dict[str, str]]:
-    """Ours without a launcher's variables, and more."""
-
-    def make(**more: str) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-        return {**inherited, **more}
-
-    return make
 
 
 @pytest.fixture

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several processes: under ``ciuic run``, or one by one with an environment of their own."""
 
-import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,29 +16,19 @@ PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 240
 END_S = 20  # for what has been killed; the machine may be busy
 
-_NOT_INHERITED = (
-    *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"),
-    *("SLURM_", "JOB_COMPLETION_INDEX", "SKYPILOT_"),
-    "PYTHONUNBUFFERED",  # print() would write a line's end by itself, after another rank's line
-)
+Environment = Callable[..., dict[str, str]]
 
 
-def clean_environment(**more: str) -> dict[str, str]:
-    """Ours without a launcher's variables; one thread a rank, since tests share few cores."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-    return {**inherited, "OMP_NUM_THREADS": "1", **more}
+@pytest.fixture(scope="session")
+def environment(environment: Environment) -> Environment:
+    """One thread a rank, since tests share few cores."""
+    return partial(environment, OMP_NUM_THREADS="1")
 
 
 @pytest.fixture
 def programs() -> Path:
     """Where the programs of these tests are."""
     return PROGRAMS
-
-
-@pytest.fixture
-def environment() -> Callable[..., dict[str, str]]:
-    """:func:`clean_environment`."""
-    return clean_environment
 
 
 def _state_of(pid: int) -> str:
@@ -75,7 +65,7 @@ Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def ciuic_run(tmp_path: Path) -> Launch:
+def ciuic_run(tmp_path: Path, environment: Environment) -> Launch:
     """``ciuic run -n N program arguments``, to its end."""
 
     def launch(
@@ -85,7 +75,7 @@ def ciuic_run(tmp_path: Path) -> Launch:
         return subprocess.run(
             [*command, str(PROGRAMS / program), *arguments],
             # Where the launcher puts the flight recorders of a job that fails.
-            env=clean_environment(**{"TMPDIR": str(tmp_path), **variables}),
+            env=environment(**{"TMPDIR": str(tmp_path), **variables}),
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
@@ -97,7 +87,8 @@ def ciuic_run(tmp_path: Path) -> Launch:
 class Processes:
     """Ranks that are started one by one, each with variables of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._started: list[subprocess.Popen[str]] = []
 
     def start(
@@ -110,7 +101,7 @@ class Processes:
     ) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [*prefix, sys.executable, str(PROGRAMS / program), *arguments],
-            env=clean_environment(**variables),
+            env=self._environment(**variables),
             stdin=subprocess.PIPE if stdin else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -134,8 +125,8 @@ class Processes:
 
 
 @pytest.fixture
-def processes() -> Iterator[Processes]:
-    started = Processes()
+def processes(environment: Environment) -> Iterator[Processes]:
+    started = Processes(environment)
     yield started
     started.end()
 

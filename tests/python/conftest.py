@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A context of one rank: every collective is a local copy."""
 
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,14 @@ from ciuic import CiuicContext
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # recordings.py
 
-_OF_LAUNCHERS = ("RANK", "OMPI_", "PMI_", "SLURM_", "LOCAL_", "WORLD_SIZE", "CIUIC_", "MASTER_")
-
 
 @pytest.fixture(autouse=True)
-def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_launcher(
+    monkeypatch: pytest.MonkeyPatch, environment: Callable[..., dict[str, str]]
+) -> None:
     """No launcher's variables, whatever started the tests."""
-    import os
-
-    for name in list(os.environ):
-        if name.startswith(_OF_LAUNCHERS):
-            monkeypatch.delenv(name)
+    for name in os.environ.keys() - environment():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -149,13 +150,12 @@ def test_json() -> None:
 
 
 @pytest.fixture(scope="module")
-def own_dump() -> bytes:
+def own_dump(environment: Callable[..., dict[str, str]]) -> bytes:
     import numpy
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in list(os.environ):
-            if name.startswith(("RANK", "WORLD_SIZE", "LOCAL_", "CIUIC_")):
-                patch.delenv(name)
+        for name in os.environ.keys() - environment():
+            patch.delenv(name)
         with ciuic.CiuicContext(world_size=1, rank=0) as context:
             for _ in range(3):
                 context.all_reduce(numpy.ones(4, dtype=numpy.float32))

@@ -8,10 +8,10 @@ import torch once, not once for each check.
 
 import ast
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,22 +20,11 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))  # fake_gpus.py
 TIMEOUT_S = 280
 
-_NOT_INHERITED = (
-    *("RANK", "LOCAL_", "WORLD_SIZE", "MASTER_", "CIUIC_", "OMPI_", "PMI_", "PMIX_", "TORCH_"),
-    "TORCHELASTIC_",
-)
 
-
-def clean_environment(**more: str) -> dict[str, str]:
-    """Ours without a launcher's variables; one thread a rank, since tests share few cores."""
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(_NOT_INHERITED)}
-    return {**inherited, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **more}
-
-
-@pytest.fixture
-def environment() -> Callable[..., dict[str, str]]:
-    """:func:`clean_environment`."""
-    return clean_environment
+@pytest.fixture(scope="session")
+def environment(environment: Callable[..., dict[str, str]]) -> Callable[..., dict[str, str]]:
+    """One thread a rank, since tests share few cores; gloo keeps to this machine."""
+    return partial(environment, OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo")
 
 
 def checks_of(file: Path) -> list[str]:
@@ -79,7 +68,11 @@ class Outcomes:
 
 
 @pytest.fixture(scope="module")
-def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+def outcomes(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    environment: Callable[..., dict[str, str]],
+) -> Iterator[Outcomes]:
     """Runs the checks of the module's file on its number of ranks, on fake GPUs where it wants."""
     module = request.module
     more = dict(getattr(module, "ENVIRONMENT", {}))
@@ -95,8 +88,9 @@ def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     for rank in range(module.RANKS):
         with (folder / f"{rank}.log").open("w") as log:
             places = {"RANK": str(rank), "WORLD_SIZE": str(module.RANKS)}
-            environment = clean_environment(**places, **more)
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment(**places, **more)
+            )
             ranks.append(process)
     ended: list[int | None] = []
     for process in ranks:

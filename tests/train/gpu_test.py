@@ -6,10 +6,10 @@ and the losses are those of the CPU.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,24 +18,24 @@ pytest.importorskip("torch", reason="the training example needs PyTorch")
 pytest.importorskip("transformers", reason="the training example needs transformers")
 
 _HERE = Path(__file__).resolve().parent
-_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "PMI_RANK")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_losses_are_those_of_the_cpu(fakes: dict[str, str]) -> None:
+def test_the_losses_are_those_of_the_cpu(
+    environment: Callable[..., dict[str, str]], fakes: dict[str, str]
+) -> None:
     sys.path.insert(0, str(_HERE.parent / "torch_backend"))
     import fake_gpus
 
     library = fake_gpus.compiled(Path(fakes["CIUIC_CUDA_LIBRARY"]).parents[2])
-    inherited = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
     # Every operator waits for the stream, so a delay would only cost time.
     settings = {"FAKE_GPU_LIBRARY": str(library), "FAKE_CUDA_DELAY_US": "0", "OMP_NUM_THREADS": "1"}
     line = ("--precision", "float64", "--batch", "2", "--sequence", "16")
     command = [sys.executable, "-m", "ciuic", "run", "-n", "2", "--", sys.executable]
     done = subprocess.run(
         [*command, str(_HERE / "on_fake_gpus.py"), *line],
-        env=inherited | fakes | settings,
+        env=environment(**fakes, **settings),
         capture_output=True,
         text=True,
         timeout=500,

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,26 +16,32 @@ pytest.importorskip("torch", reason="the training example needs PyTorch")
 pytest.importorskip("transformers", reason="the training example needs transformers")
 
 _TRAIN = Path(__file__).resolve().parents[2] / "examples" / "train.py"
-_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "PMI_RANK")
 
 
-def train(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run train.py as a user would, and return what came of it."""
-    names = {name: value for name, value in os.environ.items() if name not in _LAUNCHERS}
-    return subprocess.run(
-        [sys.executable, str(_TRAIN), *arguments],
-        env=names | environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+Train = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def train(environment: Callable[..., dict[str, str]]) -> Train:
+    """Runs train.py as a user would, and returns what came of it."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, str(_TRAIN), *arguments],
+            env=environment(**variables),
+            capture_output=True,
+            text=True,
+            timeout=250,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("comm", ["ciuic", "gloo"])
-def test_the_users_line_trains_on_two_ranks(comm: str, tmp_path: Path) -> None:
+def test_the_users_line_trains_on_two_ranks(train: Train, comm: str, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     done = train(
         *("--model", "deepseek", "--num_gpus", "0", "--nproc", "2", "--comm", comm),
@@ -56,7 +63,7 @@ def test_the_users_line_trains_on_two_ranks(comm: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_checkpoint_and_resume(tmp_path: Path) -> None:
+def test_checkpoint_and_resume(train: Train, tmp_path: Path) -> None:
     common = ("--nproc", "2", "--batch", "4", "--sequence", "32", "--checkpoint", str(tmp_path))
     first = train(*common, "--steps", "5", "--checkpoint_every", "2")
     assert first.returncode == 0, first.stdout + first.stderr
@@ -86,7 +93,7 @@ def test_checkpoint_and_resume(tmp_path: Path) -> None:
         ("--comm nccl", "invalid choice: 'nccl'"),
     ],
 )
-def test_bad_arguments_end_before_anything_starts(line: str, message: str) -> None:
+def test_bad_arguments_end_before_anything_starts(train: Train, line: str, message: str) -> None:
     done = train(*line.split())
     assert done.returncode == 2
     assert message in done.stderr
@@ -95,7 +102,7 @@ def test_bad_arguments_end_before_anything_starts(line: str, message: str) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_gpus_that_are_not_there() -> None:
+def test_gpus_that_are_not_there(train: Train) -> None:
     done = train("--model", "deepseek", "--num_gpus", "8", CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert "--num_gpus 8: this machine has 0 GPUs" in done.stderr
@@ -103,7 +110,7 @@ def test_gpus_that_are_not_there() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ranks_of_a_launcher_that_differ_from_the_line() -> None:
+def test_ranks_of_a_launcher_that_differ_from_the_line(train: Train) -> None:
     done = train("--nproc", "2", RANK="0", WORLD_SIZE="4")
     assert done.returncode == 2
     assert "--nproc 2, but the launcher started 4 ranks" in done.stderr
