@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from ciuic.run.environment import Job
 
-PROGRAMS = Path(__file__).parent / "programs"
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))  # network_namespaces.py
+PROGRAMS = HERE / "programs"
 TIMEOUT_S = 240
 END_S = 20  # for what has been killed; the machine may be busy
 

@@ -2,60 +2,31 @@
 """What listens where during a join, as other network namespaces see it. Needs root and ``ip``."""
 
 import json
-import os
-import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from network_namespaces import Namespaces
 
 
-class Networks:
+class Networks(Namespaces):
     """Host 0 on two networks: with host 1 on the first, with host 2 on the second."""
 
     def __init__(self) -> None:
-        word = f"{os.getpid():x}{secrets.token_hex(1)}"
-        self.names = [f"ciuic-{word}-{host}" for host in "abc"]
-        subnet = os.getpid() % 250
-        self.networks = [f"10.232.{subnet}", f"10.233.{subnet}"]
-        self.interfaces = [f"cl{word}{number}a"[:15] for number in range(2)]  # of host 0
-        for name in self.names:
-            self._ip("netns", "add", name)
-            self._ip("-n", name, "link", "set", "lo", "up")
+        super().__init__(3)
+        self.networks = [f"10.232.{self.subnet}", f"10.233.{self.subnet}"]
+        self.interfaces = [f"cl{self.word}{number}a"[:15] for number in range(2)]  # of host 0
         for number, network in enumerate(self.networks):
-            here, there = self.names[0], self.names[number + 1]
-            ends = [self.interfaces[number], f"cl{word}{number}b"[:15]]
-            self._ip(
-                *("-n", here, "link", "add", ends[0], "type", "veth"),
-                *("peer", "name", ends[1], "netns", there),
-            )
-            for name, end, last in ((here, ends[0], 1), (there, ends[1], 2)):
-                self._ip("-n", name, "address", "add", f"{network}.{last}/24", "dev", end)
-                self._ip("-n", name, "link", "set", end, "up")
-
-    def inside(self, host: int) -> list[str]:
-        """What to put before a command."""
-        return ["ip", "netns", "exec", self.names[host]]
-
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-
-    def _ip(self, *words: str) -> None:
-        try:
-            subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-        except subprocess.CalledProcessError as error:
-            self.remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
+            here, there = self.interfaces[number], f"cl{self.word}{number}b"[:15]
+            self.lay_cable(0, here, number + 1, there)
+            self.plug_in(0, here, f"{network}.1/24")
+            self.plug_in(number + 1, there, f"{network}.2/24")
 
 
 @pytest.fixture
 def networks() -> Iterator[Networks]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command ip (iproute2)")
     made = Networks()
     yield made
     made.remove()

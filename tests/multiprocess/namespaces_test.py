@@ -5,37 +5,26 @@ Shared memory inside each, TCP across. Needs root and ``ip``.
 """
 
 import json
-import os
 import secrets
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from network_namespaces import Namespaces
 
 
-class Hosts:
+class Hosts(Namespaces):
     """Two namespaces with a cable: ``10.231.x.1`` and ``.2``, ``fd00:231:x::1`` and ``::2``.
 
     ``families``: of each host, which of the two its cable has, as "4", "6" or "46".
     """
 
     def __init__(self, families: tuple[str, str] = ("4", "4")) -> None:
-        word = f"{os.getpid():x}{secrets.token_hex(1)}"
-        self.names = [f"ciuic-{word}-a", f"ciuic-{word}-b"]
-        subnet = os.getpid() % 250
-        self.addresses = [f"10.231.{subnet}.1", f"10.231.{subnet}.2"]
-        self.addresses_6 = [f"fd00:231:{subnet}::1", f"fd00:231:{subnet}::2"]
-        cables = self.cables = [f"cu{word}a"[:15], f"cu{word}b"[:15]]
-        for name in self.names:
-            self._ip("netns", "add", name)
-            self._ip("-n", name, "link", "set", "lo", "up")
-        first, second = self.names
-        self._ip(
-            *("-n", first, "link", "add", cables[0], "type", "veth"),
-            *("peer", "name", cables[1], "netns", second),
-        )
+        super().__init__(2)
+        self.addresses = [f"10.231.{self.subnet}.{last}" for last in (1, 2)]
+        self.addresses_6 = [f"fd00:231:{self.subnet}::{last}" for last in (1, 2)]
+        cables = self.cables = [f"cu{self.word}a"[:15], f"cu{self.word}b"[:15]]
+        self.lay_cable(0, cables[0], 1, cables[1])
         for host, has in enumerate(families):
             if "6" not in has:
                 self.run(host, "sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1")
@@ -47,16 +36,6 @@ class Hosts:
                 network = f"{self.addresses_6[host]}/64"
                 self.ip(host, "address", "add", network, "dev", cables[host], "nodad")
             self.ip(host, "link", "set", cables[host], "up")
-
-    def inside(self, host: int) -> list[str]:
-        """What to put before a command."""
-        return ["ip", "netns", "exec", self.names[host]]
-
-    def ip(self, host: int, *words: str) -> None:
-        self._ip("-n", self.names[host], *words)
-
-    def run(self, host: int, *words: str) -> None:
-        subprocess.run([*self.inside(host), *words], check=True, capture_output=True)
 
     def add_island(self, host: int, name: str, network: str, bridge: bool) -> None:
         """An interface that is up, has a carrier, and leads to no other host."""
@@ -80,23 +59,9 @@ class Hosts:
         """From here on nothing passes, and nobody is told."""
         self.ip(0, "link", "set", self.cables[0], "down")
 
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-            shutil.rmtree(Path("/etc/netns") / name, ignore_errors=True)
-
-    def _ip(self, *words: str) -> None:
-        try:
-            subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-        except subprocess.CalledProcessError as error:
-            self.remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-
 
 @pytest.fixture
 def make_hosts() -> Iterator[Callable[..., Hosts]]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the command ip (iproute2)")
     made: list[Hosts] = []
 
     def make(families: tuple[str, str] = ("4", "4")) -> Hosts:

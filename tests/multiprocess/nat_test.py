@@ -2,43 +2,32 @@
 """A host behind a NAT, that others reach only where the NAT hands on. Needs root, ip and nft."""
 
 import json
-import os
-import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from network_namespaces import Namespaces
 
+ROUTER = 2
 INSIDE_FIRST, OUTSIDE_FIRST, PORTS = 20000, 30000, 40
 
 
-class BehindNat:
-    """Namespaces: host 0 inside, a router that translates, host 1 outside."""
+class BehindNat(Namespaces):
+    """Host 0 inside, host 1 outside, and between them a router that translates."""
 
     def __init__(self) -> None:
-        word = f"{os.getpid():x}{secrets.token_hex(1)}"
-        self.names = [f"ciuic-{word}-{name}" for name in ("in", "out", "router")]
-        subnet = os.getpid() % 250
-        self.inside_net, self.outside_net = f"10.240.{subnet}", f"10.241.{subnet}"
+        super().__init__(3)
+        self.inside_net, self.outside_net = f"10.240.{self.subnet}", f"10.241.{self.subnet}"
         self.public = f"{self.outside_net}.1"
-        for name in self.names:
-            self._ip("netns", "add", name)
-            self._ip("-n", name, "link", "set", "lo", "up")
-        router = self.names[2]
         for host, network in enumerate((self.inside_net, self.outside_net)):
-            ends = [f"cn{word}{host}a"[:15], f"cn{word}{host}b"[:15]]
-            name = self.names[host]
-            self._ip(
-                *("-n", name, "link", "add", ends[0], "type", "veth"),
-                *("peer", "name", ends[1], "netns", router),
-            )
-            for where, end, last in ((name, ends[0], 2), (router, ends[1], 1)):
-                self._ip("-n", where, "address", "add", f"{network}.{last}/24", "dev", end)
-                self._ip("-n", where, "link", "set", end, "up")
-        self._ip("-n", self.names[0], "route", "add", "default", "via", f"{self.inside_net}.1")
-        self._run(2, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            here, at_router = f"cn{self.word}{host}a"[:15], f"cn{self.word}{host}b"[:15]
+            self.lay_cable(host, here, ROUTER, at_router)
+            self.plug_in(host, here, f"{network}.2/24")
+            self.plug_in(ROUTER, at_router, f"{network}.1/24")
+        self.ip(0, "route", "add", "default", "via", f"{self.inside_net}.1")
+        self.run(ROUTER, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
     def translate(self, outside_first: int) -> None:
         """Ports of the router's outer address lead inside; what comes from inside leaves as its."""
@@ -57,35 +46,16 @@ class BehindNat:
                 }}
             }}"""
         done = subprocess.run(
-            [*self.inside(2), "nft", "-f", "-"], input=rules, capture_output=True, text=True
+            [*self.inside(ROUTER), "nft", "-f", "-"], input=rules, capture_output=True, text=True
         )
         if done.returncode != 0:
             pytest.skip(f"no NAT by nft here: {done.stderr.strip()}")
 
-    def inside(self, host: int) -> list[str]:
-        """What to put before a command."""
-        return ["ip", "netns", "exec", self.names[host]]
-
-    def remove(self) -> None:
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
-
-    def _run(self, host: int, *words: str) -> None:
-        subprocess.run([*self.inside(host), *words], check=True, capture_output=True)
-
-    def _ip(self, *words: str) -> None:
-        try:
-            subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-        except subprocess.CalledProcessError as error:
-            self.remove()
-            pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-
 
 @pytest.fixture
 def nat() -> Iterator[BehindNat]:
-    for command in ("ip", "nft"):
-        if os.geteuid() != 0 or shutil.which(command) is None:
-            pytest.skip(f"a NAT of our own needs root and the command {command}")
+    if shutil.which("nft") is None:
+        pytest.skip("a NAT of our own needs the command nft")
     made = BehindNat()
     yield made
     made.remove()

@@ -6,9 +6,7 @@ root and ``ip``.
 """
 
 import json
-import os
 import secrets
-import shutil
 import struct
 import subprocess
 import sys
@@ -17,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from network_namespaces import Namespaces
 
 # ---- collectives ----
 
@@ -155,32 +154,21 @@ class Captured:
         return b"".join(sent + came for sent, came in self.connections)
 
 
-class Namespace:
+class Namespace(Namespaces):
     """A network of its own, with nothing but a loopback interface."""
 
     def __init__(self, processes) -> None:
-        self.name = f"ciuic-tls-{os.getpid():x}{secrets.token_hex(2)}"
+        super().__init__(1)
         self._processes = processes
-        for words in (
-            ["netns", "add", self.name],
-            ["-n", self.name, "link", "set", "lo", "up"],
-        ):
-            try:
-                subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-            except subprocess.CalledProcessError as error:
-                self.remove()
-                pytest.skip(f"no network namespaces here: {error.stderr.strip()}")
-
-    def remove(self) -> None:
-        subprocess.run(["ip", "netns", "delete", self.name], capture_output=True)
 
     def start(self, program: str, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
-        prefix = ["ip", "netns", "exec", self.name]
-        return self._processes.start(program, *arguments, variables=variables, prefix=prefix)
+        return self._processes.start(
+            program, *arguments, variables=variables, prefix=self.inside(0)
+        )
 
     def capture(self, programs: Path, path: Path, pattern: bytes, **variables: str) -> Captured:
         """What three ranks on two hosts, and the store they meet in, say to each other."""
-        command = ["ip", "netns", "exec", self.name, sys.executable, str(programs / "capture.py")]
+        command = [*self.inside(0), sys.executable, str(programs / "capture.py")]
         listener = subprocess.Popen(
             [*command, "lo", str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -228,8 +216,6 @@ class Namespace:
 
 @pytest.fixture
 def namespace(processes) -> Iterator[Namespace]:
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("a capture needs root and the command ip (iproute2)")
     made = Namespace(processes)
     yield made
     made.remove()
