@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of any layout, NumPy's and PyTorch's, within memory that must stay as it is; and ranks
-that are threads.
-"""
+"""Arrays of any layout, NumPy's and PyTorch's, within memory that must stay as it is."""
 
-import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy
 import torch
-from ciuic import CiuicContext
 from hypothesis import strategies as st
 
 RANKS = 3
@@ -24,46 +19,10 @@ DTYPES = {
 }
 
 
-def joined_contexts(folder: Any) -> Iterator[list[CiuicContext]]:
-    """A group of threads, for a fixture."""
-    store = f"file://{folder}/store"
-    joined: list[CiuicContext | None] = [None] * RANKS
-
-    def join(rank: int) -> None:
-        joined[rank] = CiuicContext(RANKS, rank, store=store, group_name="layouts", timeout_s=60)
-
-    on_all_ranks(join)
-    yield [context for context in joined if context is not None]
-    for context in joined:
-        if context is not None:
-            context.close()
-
-
 def as_numpy(x: Any) -> numpy.ndarray:
     if isinstance(x, torch.Tensor) and x.dtype == torch.bfloat16:
         return x.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
     return numpy.asarray(x)
-
-
-def on_all_ranks(call: Callable[[int], Any]) -> list[Any]:
-    """What ``call(rank)`` returned on each; raises what the first rank raised."""
-    results: list[Any] = [None] * RANKS
-    errors: list[BaseException] = []
-
-    def run(rank: int) -> None:
-        try:
-            results[rank] = call(rank)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 @dataclass

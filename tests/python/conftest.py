@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from ciuic import CiuicContext
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # recordings.py
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # recordings.py, rank_threads.py
 
 
 @pytest.fixture(autouse=True)

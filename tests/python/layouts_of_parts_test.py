@@ -16,20 +16,19 @@ from array_layouts import (
     Laid,
     Layout,
     as_numpy,
-    joined_contexts,
     layouts,
-    on_all_ranks,
 )
 from ciuic import CiuicContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rank_threads import joined_contexts, on_all_ranks
 
 FIXTURES = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
 
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[CiuicContext]]:
-    yield from joined_contexts(tmp_path_factory.mktemp("layouts"))
+    yield from joined_contexts(RANKS, tmp_path_factory.mktemp("layouts"))
 
 
 @dataclass
@@ -166,6 +165,6 @@ def test_any_layout(contexts: list[CiuicContext], case: Case, blocking: bool) ->
             return ranks.run(contexts[rank], "")
         return ranks.run(contexts[rank], "_async").wait()
 
-    for rank, result in enumerate(on_all_ranks(call)):
+    for rank, result in enumerate(on_all_ranks(RANKS, call)):
         ranks.check(rank, result)
     ranks.check_memory()

@@ -11,17 +11,18 @@ import ciuic
 import numpy
 import pytest
 import torch
-from array_layouts import DTYPES, RANKS, Layout, as_numpy, joined_contexts, layouts, on_all_ranks
+from array_layouts import DTYPES, RANKS, Layout, as_numpy, layouts
 from ciuic import CiuicContext
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rank_threads import joined_contexts, on_all_ranks
 
 FIXTURES = [HealthCheck.function_scoped_fixture]  # no_launcher: once is enough
 
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[CiuicContext]]:
-    yield from joined_contexts(tmp_path_factory.mktemp("layouts"))
+    yield from joined_contexts(RANKS, tmp_path_factory.mktemp("layouts"))
 
 
 @dataclass
@@ -99,7 +100,9 @@ def run(case: Case, context: CiuicContext, x: Any, blocking: bool) -> Any:
 def test_any_layout(contexts: list[CiuicContext], case: Case, blocking: bool) -> None:
     laid = [layout.make(values) for layout, values in zip(case.layouts, case.values(), strict=True)]
     inputs = [one.values() for one in laid]
-    results = on_all_ranks(lambda rank: run(case, contexts[rank], laid[rank].array, blocking))
+    results = on_all_ranks(
+        RANKS, lambda rank: run(case, contexts[rank], laid[rank].array, blocking)
+    )
 
     for rank in range(RANKS):
         assert laid[rank].surroundings_stay()
@@ -141,7 +144,7 @@ def test_shared_elements_are_not_written(
                 call(laid.array)
     assert (laid.values() == before).all()
     assert laid.surroundings_stay()
-    on_all_ranks(lambda each: contexts[each].barrier())
+    on_all_ranks(RANKS, lambda each: contexts[each].barrier())
 
 
 # ---- no elements: still one operation, in which the ranks meet ----
@@ -172,7 +175,7 @@ def test_no_elements(contexts: list[CiuicContext], make: Callable[[], Any]) -> N
         ciuic.all_reduce([make(), make()], context=context)
         ciuic.all_reduce([], context=context)
 
-    on_all_ranks(use)
+    on_all_ranks(RANKS, use)
 
 
 @pytest.mark.parametrize("make", EMPTY)
@@ -195,4 +198,4 @@ def test_no_elements_is_a_synchronisation_point(
             for _ in range(20):  # each look lets the engine go on
                 assert not handles[rank].done(), f"{name} has ended on rank {rank}"
         handles[late] = start(contexts[late])
-        on_all_ranks(lambda rank, handles=handles: handles[rank].wait())
+        on_all_ranks(RANKS, lambda rank, handles=handles: handles[rank].wait())

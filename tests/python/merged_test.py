@@ -4,46 +4,21 @@ element is reduced once, and handles that several threads wait for. The ranks ar
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import ciuic
 import numpy
 import pytest
 from ciuic import CiuicContext, buckets
+from rank_threads import joined_contexts, on_all_ranks, outcomes
 
 RANKS = 2
 
 
 @pytest.fixture
 def contexts(tmp_path: Any) -> Iterator[list[CiuicContext]]:
-    store = f"file://{tmp_path}/store"
-
-    def join(rank: int) -> CiuicContext:
-        return CiuicContext(RANKS, rank, store=store, group_name="merged", timeout_s=60)
-
-    joined = on_all_ranks(join)
-    yield joined
-    for context in joined:
-        context.close()
-
-
-def on_all_ranks(call: Callable[[int], Any]) -> list[Any]:
-    """What ``call(rank)`` returned on each, or raised."""
-    results: list[Any] = [None] * RANKS
-
-    def run(rank: int) -> None:
-        try:
-            results[rank] = call(rank)
-        except Exception as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+    yield from joined_contexts(RANKS, tmp_path)
 
 
 @pytest.mark.parametrize("elements", [1000, 5000])
@@ -57,7 +32,7 @@ def test_two_views_of_one_array_are_reduced_once(
         ciuic.all_reduce([array, array[:], array.reshape(2, -1)], context=contexts[rank])
         return set(array.tolist())
 
-    assert on_all_ranks(call) == [{3.0}] * RANKS
+    assert on_all_ranks(RANKS, call) == [{3.0}] * RANKS
 
 
 def test_arrays_that_overlap_in_part(
@@ -72,17 +47,18 @@ def test_arrays_that_overlap_in_part(
         return set(array.tolist())
 
     # What travels as one is reduced once.
-    assert on_all_ranks(lambda rank: reduce(rank, 900)) == [{3.0}] * RANKS
-    for error in on_all_ranks(lambda rank: reduce(rank, 9000)):
+    assert on_all_ranks(RANKS, lambda rank: reduce(rank, 900)) == [{3.0}] * RANKS
+    for error in outcomes(RANKS, lambda rank: reduce(rank, 9000)):
         assert isinstance(error, ValueError), error
         assert "overlap in part" in str(error)
     # Neighbours do not overlap, and nothing was sent.
     neighbours = [numpy.ones(9000, numpy.float32) for _ in range(RANKS)]
     assert (
         on_all_ranks(
+            RANKS,
             lambda rank: ciuic.all_reduce(
                 [neighbours[rank][:4000], neighbours[rank][4000:]], context=contexts[rank]
-            )[1][0]
+            )[1][0],
         )
         == [RANKS] * RANKS
     )

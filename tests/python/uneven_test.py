@@ -4,7 +4,6 @@ rank, also on those that the two have nothing to do with. The ranks are threads.
 """
 
 import re
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import ciuic
 import numpy
 import pytest
 from ciuic import CiuicContext
+from rank_threads import on_all_ranks, outcomes
 
 RANKS = 3
 Call = Callable[[CiuicContext, int], Any]
@@ -117,24 +117,6 @@ CASES: dict[str, tuple[Call, str]] = {
 }
 
 
-def on_all_ranks(call: Callable[[int], Any]) -> list[Any]:
-    """What ``call(rank)`` returned on each, or raised."""
-    results: list[Any] = [None] * RANKS
-
-    def run(rank: int) -> None:
-        try:
-            results[rank] = call(rank)
-        except Exception as error:
-            results[rank] = error
-
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
-
-
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 @pytest.mark.parametrize("case", CASES)
 def test_one_error_on_every_rank(
@@ -143,7 +125,8 @@ def test_one_error_on_every_rank(
     monkeypatch.setenv("CIUIC_TRANSPORT", transport)
     store = f"file://{tmp_path}/store"
     joined = on_all_ranks(
-        lambda rank: CiuicContext(RANKS, rank, store=store, group_name="uneven", timeout_s=30)
+        RANKS,
+        lambda rank: CiuicContext(RANKS, rank, store=store, group_name="uneven", timeout_s=30),
     )
     call, text = CASES[case]
 
@@ -151,7 +134,7 @@ def test_one_error_on_every_rank(
         call(joined[rank], rank)
         joined[rank].barrier()  # of who had ended well
 
-    errors = on_all_ranks(run)
+    errors = outcomes(RANKS, run)
     for error in errors:
         assert isinstance(error, ciuic.MismatchError), (case, errors)
     assert len({str(error) for error in errors}) == 1, errors
