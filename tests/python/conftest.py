@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ciuic import CiuicContext
+from ciuic import CiuicContext, plan
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # recordings.py, rank_threads.py
 
@@ -25,3 +25,12 @@ def no_launcher(
 def ctx(no_launcher: None) -> Iterator[CiuicContext]:
     with CiuicContext(world_size=1, rank=0) as context:
         yield context
+
+
+@pytest.fixture
+def no_plan_stays() -> Iterator[None]:
+    """Plans of one's own that a test registers end with it."""
+    yield
+    for operation, names in plan.registered().items():
+        for name in names:
+            plan.unregister(name, operation)

@@ -3,7 +3,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +12,8 @@ from ciuic import _native, plan
 from ciuic.cli.app import app
 from ciuic.plan.modules import import_module
 from typer.testing import CliRunner
+
+pytestmark = pytest.mark.usefixtures("no_plan_stays")
 
 runner = CliRunner()
 ALGORITHMS = [(op, name) for op, names in _native.algorithms.items() for name in names]
@@ -33,14 +34,6 @@ def star(layout, rank, root):
 
 plan.register("star", star, "broadcast")
 """
-
-
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    yield
-    for operation, names in plan.registered().items():
-        for name in names:
-            plan.unregister(name, operation)
 
 
 @pytest.fixture

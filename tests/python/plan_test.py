@@ -4,7 +4,6 @@ and the command are in plan_files_test.py, what several ranks run in tests/multi
 """
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import ciuic
@@ -14,13 +13,7 @@ from ciuic.plan import Layout, Partition, Plan
 
 LAYOUTS = ["1", "2", "3", "5", "2x2", "3+2", "4x1", "0,1,0,1,1"]
 
-
-@pytest.fixture(autouse=True)
-def _nothing_stays() -> Iterator[None]:
-    yield
-    for operation, names in plan.registered().items():
-        for name in names:
-            plan.unregister(name, operation)
+pytestmark = pytest.mark.usefixtures("no_plan_stays")
 
 
 def others(layout: Layout, rank: int) -> list[int]:
