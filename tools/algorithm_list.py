@@ -14,9 +14,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-BEGIN = "<!-- tools/algorithm_list.py writes from here -->\n"
-END = "<!-- to here -->\n"
-PAGE = "docs/algorithms.md"
+from written_part import WrittenPart
 
 FIELDS = ("steps", "sends", "use for", "source")
 
@@ -124,33 +122,7 @@ def algorithms(root: Path) -> str:
     return "\n".join([*lines, ""])
 
 
-def split(text: str) -> tuple[str, str, str]:
-    """What stands before the list, the list, and what stands after it.
-
-    Raises:
-        ValueError: A mark is missing.
-    """
-    before, begin, rest = text.partition(BEGIN)
-    found, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"lacks {BEGIN.strip()!r} or {END.strip()!r}")
-    return before, found, after
-
-
-def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--write"]):
-        print("usage: algorithm_list.py [--write]", file=sys.stderr)
-        return 2
-    root = Path(__file__).resolve().parent.parent
-    made = algorithms(root)
-    if not arguments:
-        print(made.strip())
-        return 0
-    page = root / PAGE
-    before, _, after = split(page.read_text("utf-8"))
-    page.write_text(f"{before}{BEGIN}{made}{END}{after}", "utf-8")
-    return 0
-
+PART = WrittenPart("algorithm_list.py", "docs/algorithms.md", "the source's list", algorithms)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(PART.main(sys.argv[1:]))

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import algorithm_list
-import check_docs
 import pytest
+import written_part
 
 ROOT = Path(algorithm_list.__file__).resolve().parent.parent
 
@@ -65,11 +65,11 @@ def test_every_row_of_the_registry_is_there():
 
 
 def test_the_page_is_not_stale():
-    page = ROOT / algorithm_list.PAGE
+    page = ROOT / algorithm_list.PART.page
     text = page.read_text("utf-8")
-    assert list(check_docs.check_algorithms(page, text, ROOT)) == []
+    assert list(algorithm_list.PART.complaints(page, text, ROOT)) == []
     stale = text.replace("- **sends** (n - 1) / n of", "- **sends** all of")
     assert stale != text
-    assert "not the source's list" in next(check_docs.check_algorithms(page, stale, ROOT))
-    no_marks = text.replace(algorithm_list.END, "")
-    assert "lacks" in next(check_docs.check_algorithms(page, no_marks, ROOT))
+    assert "not the source's list" in next(algorithm_list.PART.complaints(page, stale, ROOT))
+    no_marks = text.replace(written_part.END, "")
+    assert "lacks" in next(algorithm_list.PART.complaints(page, no_marks, ROOT))

@@ -28,6 +28,7 @@ import algorithm_list
 import dtype_table
 
 DEFAULT_SECONDS = 60
+WRITTEN = (dtype_table.PART, algorithm_list.PART)
 
 _FENCE = re.compile(r"^(`{3,})([\w+-]*)[^\n]*\n(.*?)^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!\\)!?\[[^\]]*\]\(\s*<?([^()\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
@@ -123,36 +124,6 @@ def check_translation(page: Path, text: str, original: str) -> Iterator[str]:
         yield f"{page}:1: has '{ours}' where the English page has '{theirs}'"
 
 
-def check_dtypes(page: Path, text: str) -> Iterator[str]:
-    """Whether the page has the table of the library that is installed."""
-    try:
-        wanted = dtype_table.table()
-    except ImportError:
-        print(f"{page}: not compared with the library, which is not installed", file=sys.stderr)
-        return
-    try:
-        before, found, _ = dtype_table.split(text)
-    except ValueError as error:
-        yield f"{page}:1: {error}"
-        return
-    if found != wanted:
-        line = before.count("\n") + 2
-        yield f"{page}:{line}: is not the library's table; run tools/dtype_table.py --write"
-
-
-def check_algorithms(page: Path, text: str, root: Path) -> Iterator[str]:
-    """Whether the page has the list of the algorithms that there are."""
-    try:
-        wanted = algorithm_list.algorithms(root)
-        before, found, _ = algorithm_list.split(text)
-    except ValueError as error:
-        yield f"{page}:1: {error}"
-        return
-    if found != wanted:
-        line = before.count("\n") + 2
-        yield f"{page}:{line}: is not the source's list; run tools/algorithm_list.py --write"
-
-
 def commands(text: str) -> list[Command]:
     blocks = list(_FENCE.finditer(text))
     found = []
@@ -229,12 +200,8 @@ def main(arguments: list[str]) -> int:
             for complaint in check_translation(page, text, english.read_text("utf-8")):
                 print(complaint)
                 failed += 1
-        if page == root / dtype_table.PAGE:
-            for complaint in check_dtypes(page, text):
-                print(complaint)
-                failed += 1
-        if page == root / algorithm_list.PAGE:
-            for complaint in check_algorithms(page, text, root):
+        for part in (part for part in WRITTEN if page == root / part.page):
+            for complaint in part.complaints(page, text, root):
                 print(complaint)
                 failed += 1
         for command in commands(text) if arguments else []:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import check_docs
 import dtype_table
+import written_part
+
+ROOT = Path(check_docs.__file__).resolve().parent.parent
 
 PAGE = """# Two words
 
@@ -98,18 +101,18 @@ def test_a_page_in_another_language_has_the_same_commands_and_tables() -> None:
 
 
 def test_the_table_of_dtypes_is_the_librarys():
-    page = Path(check_docs.__file__).resolve().parent.parent / dtype_table.PAGE
+    page = ROOT / dtype_table.PART.page
     text = page.read_text("utf-8")
-    assert list(check_docs.check_dtypes(page, text)) == []
+    assert list(dtype_table.PART.complaints(page, text, ROOT)) == []
     wrong = text.replace("| `bool` | 1 | yes | no |", "| `bool` | 1 | yes | yes |")
     assert wrong != text
-    assert "not the library's table" in next(check_docs.check_dtypes(page, wrong))
-    no_marks = text.replace(dtype_table.END, "")
-    assert "lacks" in next(check_docs.check_dtypes(page, no_marks))
+    assert "not the library's table" in next(dtype_table.PART.complaints(page, wrong, ROOT))
+    no_marks = text.replace(written_part.END, "")
+    assert "lacks" in next(dtype_table.PART.complaints(page, no_marks, ROOT))
 
 
 def test_a_table_that_cannot_be_compared(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ciuic", None)
     page = Path("docs/dtypes.md")
-    assert list(check_docs.check_dtypes(page, "no table")) == []
+    assert list(dtype_table.PART.complaints(page, "no table", ROOT)) == []
     assert "not compared" in capsys.readouterr().err

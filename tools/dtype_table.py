@@ -11,12 +11,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-BEGIN = "<!-- tools/dtype_table.py writes from here -->\n"
-END = "<!-- to here -->\n"
-PAGE = "docs/dtypes.md"
+from written_part import WrittenPart
 
 
-def table() -> str:
+def table(_root: Path) -> str:
     """The rows, in Markdown, between empty lines.
 
     Raises:
@@ -35,32 +33,7 @@ def table() -> str:
     return "\n".join(["", *lines, "", ""])
 
 
-def split(text: str) -> tuple[str, str, str]:
-    """What stands before the table, the table, and what stands after it.
-
-    Raises:
-        ValueError: A mark is missing.
-    """
-    before, begin, rest = text.partition(BEGIN)
-    found, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"lacks {BEGIN.strip()!r} or {END.strip()!r}")
-    return before, found, after
-
-
-def main(arguments: list[str]) -> int:
-    if arguments not in ([], ["--write"]):
-        print("usage: dtype_table.py [--write]", file=sys.stderr)
-        return 2
-    made = table()
-    if not arguments:
-        print(made.strip())
-        return 0
-    page = Path(__file__).resolve().parent.parent / PAGE
-    before, _, after = split(page.read_text("utf-8"))
-    page.write_text(f"{before}{BEGIN}{made}{END}{after}", "utf-8")
-    return 0
-
+PART = WrittenPart("dtype_table.py", "docs/dtypes.md", "the library's table", table)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(PART.main(sys.argv[1:]))
