@@ -7,11 +7,17 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "wire/header.h"
 
 namespace ciuic::control {
+
+// Of calls that differ, though the same is said of them.
+static constexpr const char* kNotInWords =
+    " What these words do not show are the counts of each rank, the algorithm, and whether the "
+    "tensors are on the CPU or on a GPU; they must be the same, too.";
 
 Hub::Hub(const Settings* settings, TimeNs now, std::function<void(int, const Message&)> send)
     : settings_(*settings), send_(std::move(send)), members_(settings->names.size()) {
@@ -188,14 +194,16 @@ std::string Hub::differing_calls() const {
   for (auto& [fingerprint, of_call] : ranks) calls.push_back(std::move(of_call));
   std::sort(calls.begin(), calls.end());
   std::string text;
+  std::set<std::string> different;
   for (const std::vector<int>& of_call : calls) {
-    text += fmt::format("{}{} called {}", text.empty() ? "" : ", ", ranks_text(of_call),
-                        inquiry_->answers[of_call[0]]->text);
+    const std::string& call = inquiry_->answers[of_call[0]]->text;
+    text += fmt::format("{}{} called {}", text.empty() ? "" : ", ", ranks_text(of_call), call);
+    different.insert(call);
   }
   return fmt::format(
       "operation {} of the group is not the same call on all ranks: {}. All ranks must call the "
-      "same operations in the same order, with the same dtype, count, op and root.",
-      inquiry_->sequence, text);
+      "same operations in the same order, with the same dtype, count, op and root.{}",
+      inquiry_->sequence, text, different.size() == calls.size() ? "" : kNotInWords);
 }
 
 // A rank that is gone, and that another still needs in the operation; -1: none. Who was gone after

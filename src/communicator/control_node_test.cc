@@ -202,6 +202,16 @@ TEST_F(ControlPlane, DifferingCallsAreNamedWithTheirRanks) {
              "rank 2 called broadcast(");
 }
 
+TEST_F(ControlPlane, CallsThatDifferInWhatTheirWordsLeaveOutAreToldSo) {
+  make(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    paths_[rank]->call("all_reduce", rank == 0 ? 7 : 8, now_);
+  }
+  run(kTimeoutMs / 4 * kMs);
+  expect_all(StatusCode::kMismatch,
+             "op and root. What these words do not show are the counts of each rank");
+}
+
 TEST_F(ControlPlane, DifferingCallsThatExchangeNoMessageAreFoundByAsking) {
   make(3);
   for (int rank = 0; rank < 3; ++rank) paths_[rank]->call("broadcast", rank == 0 ? 1 : 2, now_);
