@@ -107,6 +107,11 @@ Status NcclBackend::check_device(const Call& call, int device) const {
                       collective::name_of(call), device, device_, place_.rank)};
 }
 
+static uint32_t of_gpus(uint32_t fingerprint) {
+  constexpr uint32_t kOther = 0x9e3779b9;
+  return fingerprint == kOther ? fingerprint : fingerprint ^ kOther;  // never 0
+}
+
 // The caller's mistakes, in the words of the native backend where it has them, too.
 Status NcclBackend::check(std::span<const Call> calls, int device, Checked* checked) {
   checked->device = device;
@@ -127,6 +132,8 @@ Status NcclBackend::check(std::span<const Call> calls, int device, Checked* chec
     Result<engine::Request> request = collective::prepare(chooser_, collective::on_cpu(call));
     if (!request.ok()) return request.status();
     request->plan.reset();
+    // Not the call of a rank whose tensor is on the CPU, which goes by native.
+    if (options_.others_go_native) request->fingerprint = of_gpus(request->fingerprint);
     checked->calls.push_back(call);
     checked->requests.push_back(std::move(*request));
   }

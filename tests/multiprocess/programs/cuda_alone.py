@@ -192,6 +192,18 @@ def nccl_alone(cuda: on_device.Cuda) -> None:
     late_rank(cuda)
 
 
+def on_the_cpu_of_one_rank(cuda: on_device.Cuda) -> None:
+    """By auto the ranks then wait for each other in two libraries, whoever is first."""
+    for on_cpu in (0, 1):
+        with (
+            CiuicContext(timeout_s=60) as ctx,
+            refused(ciuic.MismatchError, "all_reduce", "on the CPU or on a GPU"),
+        ):
+            ones = numpy.ones(300_000)
+            ctx.all_reduce(ones if ctx.rank == on_cpu else CudaArray.of(cuda, ones), timeout_s=5)
+            ctx.barrier()
+
+
 def chosen(cuda: on_device.Cuda, rank: int) -> None:
     """All ranks take the same backend, and say why."""
     with CiuicContext(timeout_s=60) as ctx:
@@ -200,6 +212,7 @@ def chosen(cuda: on_device.Cuda, rank: int) -> None:
         assert (ctx.all_reduce(numpy.full(3, rank)) == 1).all()  # the CPU's, by native
         for part in (dlpack, devices, streams):
             part(ctx, cuda)
+    on_the_cpu_of_one_rank(cuda)
     cuda.call("cudaSetDevice", 0)  # both
     with CiuicContext(timeout_s=60) as ctx:
         assert ctx.backend == "native"
