@@ -124,6 +124,7 @@ Result<Work> NativeBackend::start_in_place_of(const engine::Request& call, engin
   stand_in.operation = call.operation;
   stand_in.dtype = call.dtype;
   stand_in.op = call.op;
+  stand_in.reduces = call.reduces;
   stand_in.root = call.root;
   stand_in.whole_count = call.whole_count > 0 ? call.whole_count : call.count;
   stand_in.fingerprint = call.fingerprint;
