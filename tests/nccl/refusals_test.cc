@@ -180,8 +180,12 @@ TEST(Refusals, AutoReducesWhatNcclDoesNot) {
     const std::vector<Call> mixed = {Call::all_reduce(floats, floats, ReduceOp::kSum),
                                      Call::all_reduce(bits, bits, ReduceOp::kBOr)};
     Asker ask(gpu);
-    const std::string said =
-        ask.refuses(mixed, StatusCode::kUnsupported, "call it by itself, by which it goes");
+    MutableBuffer elsewhere = bits;
+    elsewhere.device.index = (rank + 1) % kRanks;
+    const std::string said = first_of(
+        {ask.refuses(mixed, StatusCode::kUnsupported, "call it by itself, by which it goes"),
+         ask.refuses({Call::all_reduce(elsewhere, elsewhere, ReduceOp::kBOr)},
+                     StatusCode::kInvalidArgument, "this group's tensors are on cuda:")});
     if (!said.empty()) return said;
     const auto holds = [&](const MutableBuffer& buffer, double value) {
       return gpu.read(buffer.data, buffer.bytes()) == full(buffer.dtype, value);

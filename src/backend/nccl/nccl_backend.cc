@@ -354,7 +354,10 @@ Result<Work> NcclBackend::submit(std::span<const Call> calls, const OperationOpt
   if (!device.ok()) return device.status();
   if (goes_native(*device, calls, options)) return native_.submit(calls, options);
   if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
-  if (goes_staged(calls)) return staged_->submit(calls, options);
+  if (goes_staged(calls)) {
+    CIUIC_RETURN_IF_ERROR(check_device(calls.front(), device->index));
+    return staged_->submit(calls, options);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
@@ -387,7 +390,10 @@ Result<std::unique_ptr<Prepared>> NcclBackend::prepare(std::span<const Call> cal
   if (!device.ok()) return device.status();
   if (goes_native(*device, calls, options)) return native_.prepare(calls, options);
   if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
-  if (goes_staged(calls)) return staged_->prepare(calls, options);
+  if (goes_staged(calls)) {
+    CIUIC_RETURN_IF_ERROR(check_device(calls.front(), device->index));
+    return staged_->prepare(calls, options);
+  }
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
