@@ -54,8 +54,19 @@ static engine::GroupHooks hooks_of(const Joined& joined, control::ControlGroup* 
   return hooks;
 }
 
+static trace::GroupRecorder make_recorder(const BackendParts& parts, const Joined& joined) {
+  return record_group(parts.config, parts.host,
+                      {.name = parts.options.group_name,
+                       .job = trace::job_number(joined.job),
+                       .id = joined.group,
+                       .epoch = joined.epoch,
+                       .rank = joined.rank,
+                       .size = joined.layout.size()});
+}
+
 static std::unique_ptr<backend::NativeBackend> make_native(const BackendParts& parts,
                                                            engine::GroupHooks hooks,
+                                                           trace::GroupRecorder recorder,
                                                            Joined* joined) {
   const int size = joined->layout.size();
   engine::GroupConfig group{.id = joined->group,
@@ -64,13 +75,7 @@ static std::unique_ptr<backend::NativeBackend> make_native(const BackendParts& p
                             .links = std::move(joined->links),
                             .window = window_for(parts.options.buffer_size, size),
                             .is_arbitrated = size > 1,
-                            .trace = record_group(parts.config, parts.host,
-                                                  {.name = parts.options.group_name,
-                                                   .job = trace::job_number(joined->job),
-                                                   .id = joined->group,
-                                                   .epoch = joined->epoch,
-                                                   .rank = joined->rank,
-                                                   .size = size})};
+                            .trace = std::move(recorder)};
   return std::make_unique<backend::NativeBackend>(backend::NativeOptions{
       .driver = parts.driver,
       .group = std::move(group),
@@ -80,7 +85,7 @@ static std::unique_ptr<backend::NativeBackend> make_native(const BackendParts& p
       .buffer_size = parts.options.buffer_size});
 }
 
-// MPI, with the native one beside it.
+// MPI, with the native one beside it, whose few operations are not recorded: their numbers are its.
 static Result<std::unique_ptr<backend::MpiBackend>> make_mpi(
     const BackendParts& parts, const Joined& joined, bool crowded,
     std::unique_ptr<backend::NativeBackend> native, control::ControlGroup* control) {
@@ -94,6 +99,7 @@ static Result<std::unique_ptr<backend::MpiBackend>> make_mpi(
       .on_cause = reporting_to(control),
       .oversubscribed = crowded,
       .check = parts.config.check && joined.layout.size() > 1,
+      .trace = make_recorder(parts, joined),
       .timeout_ms = parts.options.timeout_ms,
       .buffer_size = parts.options.buffer_size});
 }
@@ -136,7 +142,10 @@ Status make_backend(const BackendParts& parts, Joined joined, Communicator::Stat
   control::ControlGroup* control = state->control.get();
   engine::GroupHooks hooks = hooks_of(joined, control);
   const bool crowded = hooks.local_ranks > hooks.local_cores;
-  std::unique_ptr<backend::NativeBackend> native = make_native(parts, std::move(hooks), &joined);
+  trace::GroupRecorder recorder;
+  if (joined.backend.name != "mpi") recorder = make_recorder(parts, joined);
+  std::unique_ptr<backend::NativeBackend> native =
+      make_native(parts, std::move(hooks), std::move(recorder), &joined);
   if (joined.backend.name == "nccl") {
     auto made = make_nccl(parts, joined, std::move(native), control);
     if (!made.ok()) return made.status();

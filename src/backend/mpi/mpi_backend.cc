@@ -28,7 +28,8 @@ MpiBackend::MpiBackend(MpiBackendOptions options)
                                .size = chooser_.size(),
                                .buffer_size = options.buffer_size},
               .on_cause = std::move(options.on_cause),
-              .oversubscribed = options.oversubscribed}),
+              .oversubscribed = options.oversubscribed,
+              .trace = std::move(options.trace)}),
       left_(static_cast<size_t>(chooser_.size()), false) {
   const MpiProcess::Lock held = process_->lock();
   process_->add(&group_);
@@ -214,7 +215,7 @@ Status MpiBackend::close() {
   {
     const MpiProcess::Lock held = process_->lock();
     was_well = group_.status().ok() && !group_.is_busy();
-    group_.end({StatusCode::kAborted, "this rank closed its communicator"});
+    group_.close();
     if (group_.has_abandoned()) process_->abandon();
   }
   process_->remove(&group_);

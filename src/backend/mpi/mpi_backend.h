@@ -28,7 +28,8 @@ struct MpiBackendOptions {
   collective::Chooser chooser;
   std::function<void(const engine::Cause&)> on_cause;  // as GroupHooks has it; empty for one rank
   bool oversubscribed = false;
-  bool check = false;  // CIUIC_CHECK
+  bool check = false;               // CIUIC_CHECK
+  trace::GroupRecorder trace = {};  // what the group does is written there
   int64_t timeout_ms = kDefaultTimeoutMs;
   size_t buffer_size = kDefaultBufferSize;
 };

@@ -44,6 +44,32 @@ void MpiGroup::record(const MpiOperation& operation) {
       .count = request.whole_count > 0 ? request.whole_count : request.count};
 }
 
+void MpiGroup::trace_call(const MpiOperation& operation, bool starts_at_once) {
+  const engine::Request& request = operation.request;
+  const bool is_message = operation.is_message();
+  options_.trace.called(
+      {.operation = request.operation,
+       .starts_at_once = starts_at_once,
+       .reduces = request.reduces,
+       .is_message = is_message,
+       .dtype = request.dtype,
+       .op = request.op,
+       .sequence = operation.sequence,
+       .fingerprint = is_message ? static_cast<uint32_t>(request.tag) : request.fingerprint,
+       .root = is_message ? request.peer : request.root,
+       .count = request.whole_count > 0 ? request.whole_count : request.count,
+       .bytes = static_cast<uint64_t>(request.count) * size_of(request.dtype),
+       .called_at = operation.called_at});
+}
+
+void MpiGroup::trace_end(const MpiOperation& operation, StatusCode code) {
+  if (operation.is_message()) {
+    options_.trace.message_ended(operation.sequence, code);
+  } else {
+    options_.trace.ended(operation.sequence, code);
+  }
+}
+
 // Whether its memory is.
 static bool is_ready(const MpiOperation& operation) {
   const auto& gate = operation.request.gate;
@@ -64,10 +90,8 @@ bool MpiGroup::may_follow(const MpiOperation& message) const {
 }
 
 void MpiGroup::start(std::unique_ptr<MpiOperation> operation) {
-  if (!operation->is_message()) {
-    operation->sequence = next_sequence_++;
-    record(*operation);
-  }
+  operation->sequence = operation->is_message() ? next_message_++ : next_sequence_++;
+  if (!operation->is_message()) record(*operation);
   if (!status_.ok() && has_ended_) {
     operation->work->finish(status_);
     operation->work->release();
@@ -79,6 +103,8 @@ void MpiGroup::start(std::unique_ptr<MpiOperation> operation) {
   const bool may_issue = started->is_message()
                              ? may_follow(*started)
                              : collectives_.empty() || collectives_.back()->is_issued;
+  trace_call(*started,
+             started->is_message() || (may_issue && is_ready(*started) && started->check.done()));
   operations.push_back(std::move(operation));
   if (lost_rank_ >= 0) {
     report_lost(*started);
@@ -174,6 +200,9 @@ bool MpiGroup::step(TimeNs now) {
       if (are_messages && !was_issued) may_issue = may_follow(*operation);
       const bool ended = step(operation, may_issue);
       moved |= ended || operation->is_issued != was_issued;
+      if (!are_messages && operation->is_issued != was_issued) {
+        options_.trace.started(operation->sequence);
+      }
       may_issue &= operation->is_issued;
       if (ended) {
         finish(std::move((*operations)[i]));
@@ -192,6 +221,7 @@ void MpiGroup::finish(std::unique_ptr<MpiOperation> operation) {
   conclude(options_.communicator, operation.get());
   const mpi::Functions& call = options_.communicator.library->functions;
   for (mpi::Handle& type : operation->types) (void)call.type_free(&type);
+  trace_end(*operation, StatusCode::kOk);
   engine::WorkState* work = operation->work;
   operation->call = Call();
   operation->request = engine::Request();
@@ -211,6 +241,7 @@ void MpiGroup::finish(std::unique_ptr<MpiOperation> operation) {
 
 void MpiGroup::abandon(std::unique_ptr<MpiOperation> operation, const Status& status) {
   const bool is_under_way = !operation->requests.empty();
+  trace_end(*operation, status.code());
   engine::WorkState* work = std::exchange(operation->work, nullptr);
   work->finish(is_under_way ? cannot_cancel(status) : status);
   work->release();
@@ -242,6 +273,7 @@ void MpiGroup::end(const Status& status) {
   has_ended_ = true;
   status_ = status;
   next_deadline_ = kNever;
+  options_.trace.failed(status);
   for (Operations* operations : {&messages_, &collectives_}) {
     Operations ended = std::move(*operations);
     operations->clear();
@@ -249,6 +281,12 @@ void MpiGroup::end(const Status& status) {
       abandon(std::move(operation), status);
     }
   }
+}
+
+void MpiGroup::close() {
+  if (status_.ok() && !is_busy()) options_.trace.closed();  // else it has failed, or does
+  end({StatusCode::kAborted, "this rank closed its communicator"});
+  options_.trace.closed();
 }
 
 void MpiGroup::check_deadlines(TimeNs now) {

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "ciuic/status.h"
 #include "engine/cause.h"
+#include "trace/recorder.h"
 
 namespace ciuic::backend {
 
@@ -31,6 +32,7 @@ class MpiGroup {
     MpiCommunicator communicator;
     std::function<void(const engine::Cause&)> on_cause;  // empty: a cause ends the group at once
     bool oversubscribed = false;                         // more ranks than cores on this host
+    trace::GroupRecorder trace = {};                     // what the group does is written there
   };
 
   explicit MpiGroup(Options options) : options_(std::move(options)) {}
@@ -50,6 +52,7 @@ class MpiGroup {
   void report(const engine::Cause& cause);
   void settle();  // to be called after a report() from outside
   void end(const Status& status);
+  void close();  // end(), by this rank
   void mark_gone(int rank, const Status& why, bool in_good_order);
 
   bool is_busy() const { return !collectives_.empty() || !messages_.empty(); }
@@ -73,6 +76,8 @@ class MpiGroup {
   void check_deadlines(TimeNs now);
   void report_lost(const MpiOperation& operation);
   void record(const MpiOperation& operation);
+  void trace_call(const MpiOperation& operation, bool starts_at_once);
+  void trace_end(const MpiOperation& operation, StatusCode code);
 
   static constexpr uint32_t kRecords = 64;
 
@@ -81,6 +86,7 @@ class MpiGroup {
   bool has_ended_ = false;  // end() was called
   bool abandoned_ = false;
   uint32_t next_sequence_ = 0;
+  uint32_t next_message_ = 0;
   Operations collectives_;
   Operations messages_;
   Operations spares_;

@@ -31,7 +31,7 @@ struct MpiCommunicator {
 struct MpiOperation {
   engine::Request request;  // checked, and described as the native backend's; its plan is not used
   Call call;
-  uint32_t sequence = 0;  // of collective operations
+  uint32_t sequence = 0;  // of collective operations, or of messages
   TimeNs called_at = 0;
   engine::WorkState* work = nullptr;
   Work check;  // CIUIC_CHECK: the ranks compare their calls, which ends before MPI is called

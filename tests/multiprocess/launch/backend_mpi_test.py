@@ -93,20 +93,42 @@ def test_a_program_with_less_than_all_threads(
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "words"),
+    ("kind", "error", "words", "traced"),
     [
-        ("late", "TimeoutError", ["all_reduce", "rank 1 has not called it", "end this process"]),
-        ("differs", "MismatchError", ["rank 0 called broadcast", "root 1", "root 0"]),
-        ("checked", "MismatchError", ["10 elements, sum", "11 elements, sum"]),
-        ("message", "MismatchError", ["expects 80 bytes", "rank 1 sent 40"]),
+        (
+            "late",
+            "TimeoutError",
+            ["all_reduce", "rank 1 has not called it", "end this process"],
+            "rank 1 had not called operation 1 (all_reduce, float64, 10 elements, sum), which",
+        ),
+        (
+            "differs",
+            "MismatchError",
+            ["rank 0 called broadcast", "root 1", "root 0"],
+            "operation 1: rank 0 called broadcast(float64, 10 elements, root 1), rank 1 broadcast(",
+        ),
+        (
+            "checked",
+            "MismatchError",
+            ["10 elements, sum", "11 elements, sum"],
+            "operation 1: rank 0 called all_reduce(float64, 10 elements, sum), rank 1 all_reduce(",
+        ),
+        (
+            "message",
+            "MismatchError",
+            ["expects 80 bytes", "rank 1 sent 40"],
+            "rank 1 last called send(float64, 5 elements, to rank 0, tag 0), which has ended",
+        ),
     ],
 )
 def test_errors(
-    mpiexec, programs: Path, tmp_path: Path, kind: str, error: str, words: list[str]
+    mpiexec, programs: Path, tmp_path: Path, kind: str, error: str, words: list[str], traced: str
 ) -> None:
     """Each is an error that says what was wrong, and the job then ends by itself."""
     command = (sys.executable, str(programs / "mpi_errors.py"), kind, str(tmp_path))
+    dumps = tmp_path / "dumps"
     variables = {"CIUIC_CHECK": "1"} if kind == "checked" else {}
+    variables["CIUIC_TRACE_DIR"] = str(dumps)
     result = mpiexec("mpich", 2, *command, CIUIC_BACKEND="mpi", **variables)
     told = json.loads((tmp_path / "rank-0").read_text())
     assert told["error"] == error, told
@@ -114,6 +136,10 @@ def test_errors(
         assert word in told["message"], told
     # MPI's end is a failure only where something was left under way in it.
     assert (result.returncode != 0) == ("end this process" in told["message"]), result.stderr
+    trace = subprocess.run(
+        [sys.executable, "-m", "ciuic", "trace", str(dumps)], capture_output=True, text=True
+    )
+    assert traced in trace.stdout, trace.stdout + trace.stderr
 
 
 def test_another_mpi_than_the_launchers(mpiexec, mpi_library, programs: Path) -> None:
