@@ -107,7 +107,7 @@ static Result<std::unique_ptr<backend::MpiBackend>> make_mpi(
 // NCCL, likewise.
 static Result<std::unique_ptr<backend::NcclBackend>> make_nccl(
     const BackendParts& parts, const Joined& joined, std::unique_ptr<backend::NativeBackend> native,
-    control::ControlGroup* control) {
+    trace::GroupRecorder recorder, control::ControlGroup* control) {
   auto process = nccl_process(parts.config);
   if (!process.ok()) return process.status();
   return std::make_unique<backend::NcclBackend>(backend::NcclBackendOptions{
@@ -119,6 +119,7 @@ static Result<std::unique_ptr<backend::NcclBackend>> make_nccl(
       .host_name = parts.host.name,
       .host_id = parts.host.machine_id,
       .check = parts.config.check && joined.layout.size() > 1,
+      .trace = std::move(recorder),
       .others_go_native = joined.backend.takes_others,
       .timeout_ms = parts.options.timeout_ms,
       .buffer_size = parts.options.buffer_size,
@@ -145,9 +146,9 @@ Status make_backend(const BackendParts& parts, Joined joined, Communicator::Stat
   trace::GroupRecorder recorder;
   if (joined.backend.name != "mpi") recorder = make_recorder(parts, joined);
   std::unique_ptr<backend::NativeBackend> native =
-      make_native(parts, std::move(hooks), std::move(recorder), &joined);
+      make_native(parts, std::move(hooks), recorder, &joined);
   if (joined.backend.name == "nccl") {
-    auto made = make_nccl(parts, joined, std::move(native), control);
+    auto made = make_nccl(parts, joined, std::move(native), std::move(recorder), control);
     if (!made.ok()) return made.status();
     state->nccl = made->get();
     describe("nccl", description_of(*state->nccl->process()), state);

@@ -31,7 +31,9 @@ static void give_back(Group& group, Operation& operation) {
 }
 
 static void end(Group& group, Operation* operation, Status status) {
-  group.config.trace.ended(operation->sequence, status.code());
+  if (!operation->request.ends_elsewhere) {
+    group.config.trace.ended(operation->sequence, status.code());
+  }
   WorkState* work = operation->work;
   operation->request.plan.reset();
   operation->request.counts.reset();

@@ -97,6 +97,7 @@ struct Request {
   DataType dtype = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
   bool reduces = false;            // `op` means something
+  bool ends_elsewhere = false;     // whoever carries it out records its end
   int root = -1;                   // -1: it has none
   size_t chunk_bytes = 64 * 1024;  // alike on all ranks
   uint32_t fingerprint = 0;

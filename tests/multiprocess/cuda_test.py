@@ -5,6 +5,7 @@ them through the host. The same programs that the native backend runs on the CPU
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -86,6 +87,17 @@ def test_what_is_of_gpus_alone(ciuic_run, fakes: dict[str, str]) -> None:
     result = ciuic_run(2, "cuda_alone.py", **fakes)
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("all good") == 2, result.stdout + result.stderr
+
+
+def test_who_is_late_is_found_in_the_recordings(ciuic_run, fakes: dict[str, str]) -> None:
+    """Though the host has returned from the call that the device waits in."""
+    result = ciuic_run(2, "cuda_traced.py", **fakes)
+    assert result.returncode == 1, result.stdout + result.stderr
+    said = (
+        r"rank 1 had not called operation 2 \(all_reduce, float32, 1000 elements, sum\), which rank "
+        r"0 was in for \d\.\d s .*; its last was 1 \(all_reduce, "
+    )
+    assert re.search(said, result.stderr), result.stderr
 
 
 @pytest.mark.parametrize(

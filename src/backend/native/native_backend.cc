@@ -146,6 +146,7 @@ Result<uint32_t> NativeBackend::note(const engine::Request& call) {
   const uint32_t sequence = driver_->progress(group_).next;
   engine::Request nothing;
   nothing.plan = no_steps;
+  nothing.ends_elsewhere = true;
   Result<Work> noted = start_in_place_of(call, std::move(nothing), {.wait_follows = true});
   if (!noted.ok()) return noted.status();
   return sequence;

@@ -43,7 +43,8 @@ NcclBackend::NcclBackend(NcclBackendOptions options)
       group_(std::make_shared<NcclGroup>(NcclGroup::Options{
           .rank = options.chooser.rank(),
           .on_cause = std::move(options.on_cause),
-          .grace = std::clamp(deadline_after(0, options.timeout_ms), kLeastGrace, kMostGrace)})),
+          .grace = std::clamp(deadline_after(0, options.timeout_ms), kLeastGrace, kMostGrace),
+          .trace = std::move(options.trace)})),
       options_(std::move(options)),
       chooser_(options_.chooser),
       device_(options_.device),
@@ -469,6 +470,10 @@ Status NcclBackend::close() {
   process_->wait_for_end(*group_);
   if (!was_aborted && comm_ != nullptr) comm_->close(deadline_after(now_ns(), kCloseMs));
   process_->remove(group_.get());
+  {
+    const NcclProcess::Lock held = process_->lock();
+    group_->end_trace();
+  }
   const Status unheard = staged_->close();
   return group_->is_told() ? Status() : unheard;
 }

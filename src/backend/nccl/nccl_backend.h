@@ -44,6 +44,7 @@ struct NcclBackendOptions {
   std::string host_name;                               // for messages
   std::string host_id;                                 // alike where GPUs are the same
   bool check = false;                                  // CIUIC_CHECK
+  trace::GroupRecorder trace = {};                     // that of `native`
   // Calls of the CPU's memory, and those that NCCL does not reduce; else they are refused, but for
   // the library's own.
   bool others_go_native = true;

@@ -20,10 +20,20 @@ static constexpr const char* kNotTakenBack =
     " What is under way in NCCL was not taken back in time: end this process, and do not use the "
     "memory of unfinished operations until then.";
 
+void NcclGroup::end_work(NcclOperation* operation, const Status& status) {
+  if (operation->is_numbered) {
+    for (uint32_t number = operation->first;; ++number) {
+      trace_.ended(number, status.code());
+      if (number == operation->last) break;
+    }
+  }
+  std::exchange(operation->state, nullptr)->finish(status);
+}
+
 void NcclGroup::start(const std::shared_ptr<NcclOperation>& operation) {
   if (has_ended_) {
     is_told_ = true;
-    std::exchange(operation->state, nullptr)->finish(status_);
+    end_work(operation.get(), status_);
     return;
   }
   operations_.push_back(operation);
@@ -51,7 +61,7 @@ void NcclGroup::finish(const std::shared_ptr<NcclOperation>& operation) {
   const auto found = std::find(operations_.begin(), operations_.end(), operation);
   if (found == operations_.end()) return;
   operations_.erase(found);
-  std::exchange(operation->state, nullptr)->finish(Status());
+  end_work(operation.get(), Status());
 }
 
 void NcclGroup::report(const engine::Cause& cause) {
@@ -70,7 +80,7 @@ void NcclGroup::end(const Status& status, TimeNs now) {
 void NcclGroup::end_works() {
   for (const auto& operation : std::exchange(operations_, {})) {
     is_told_ = true;
-    std::exchange(operation->state, nullptr)->finish(status_);
+    end_work(operation.get(), status_);
   }
 }
 

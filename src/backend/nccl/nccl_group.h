@@ -21,6 +21,7 @@
 #include "ciuic/work.h"
 #include "engine/cause.h"
 #include "engine/work_state.h"
+#include "trace/recorder.h"
 
 namespace ciuic::backend {
 
@@ -43,10 +44,11 @@ class NcclGroup {
   struct Options {
     int rank = 0;
     std::function<void(const engine::Cause&)> on_cause;  // empty: a cause ends the group at once
-    TimeNs grace = 10'000'000'000;  // for NCCL to be aborted, before Works end without
+    TimeNs grace = 10'000'000'000;    // for NCCL to be aborted, before Works end without
+    trace::GroupRecorder trace = {};  // has the calls by NativeBackend::note(), and here their ends
   };
 
-  explicit NcclGroup(Options options) : options_(std::move(options)) {}
+  explicit NcclGroup(Options options) : options_(std::move(options)), trace_(options_.trace) {}
 
   // Its Work ends when it has; at once where the group has ended, and then it is not to be run.
   void start(const std::shared_ptr<NcclOperation>& operation);
@@ -70,6 +72,7 @@ class NcclGroup {
   }
   void end(const Status& status, TimeNs now);
   void end_works();  // once nothing touches their memory
+  void end_trace() { trace_ = {}; }
   void mark_gone(int rank, const Status& why, bool in_good_order, TimeNs now);
 
   // NCCL's communicator is being aborted, after the end.
@@ -91,10 +94,12 @@ class NcclGroup {
   bool needs(uint32_t sequence) const;
 
  private:
+  void end_work(NcclOperation* operation, const Status& status);
   void report_lost(const NcclOperation& operation);
   void report_late(const NcclOperation& operation);
 
   const Options options_;
+  trace::GroupRecorder trace_;
   std::shared_ptr<NcclComm> comm_;  // null: not made
   Status status_;                   // ok, or the cause, or how the group has ended
   bool has_ended_ = false;          // end() was called
