@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "ciuic/work.h"
 #include "engine/two_drivers.h"
 #include "plan/registry.h"
@@ -115,10 +116,12 @@ TEST_F(TwoDriversOfNoGrace, BackgroundThreadsSleepWhileNothingIsUnderWay) {
     EXPECT_TRUE(all_reduce(1, &value[1], false).wait().ok());
     EXPECT_TRUE(work.wait().ok());
   }
+  const TimeNs begin = now_ns();
   const int64_t before = wakes_of_other_threads();
   int64_t looked = before;
   for (int i = 0; i < 200; ++i) looked = wakes_of_other_threads();
-  EXPECT_LE(looked - before, 4);  // the last alarm of each, if it was still to ring
+  // The last alarm of each, if it was still to ring; and a sanitizer's own thread, every 100 ms.
+  EXPECT_LE(looked - before, 4 + (now_ns() - begin) / 50'000'000);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ inline security::Identity test_identity() {
 
 // Calls `step` until `done`; a generous limit stands for "never".
 inline bool pump_until(const std::function<void()>& step, const std::function<bool()>& done) {
-  const TimeNs limit = now_ns() + TimeNs{20} * 1'000'000'000;
+  const TimeNs limit = now_ns() + TimeNs{120} * 1'000'000'000;
   while (!done()) {
     if (now_ns() > limit) return false;
     step();
