@@ -350,19 +350,28 @@ Result<Work> NcclBackend::start(const Checked& checked, const OperationOptions& 
   return operation->work;
 }
 
+// Null where NCCL is to take them, which are on `device` then.
+Result<Backend*> NcclBackend::other_for(std::span<const Call> calls,
+                                        const OperationOptions& options, int* device) {
+  Result<Device> of_calls = collective::device_of(calls, place_.rank);
+  if (!of_calls.ok()) return of_calls.status();
+  if (goes_native(*of_calls, calls, options)) return static_cast<Backend*>(&native_);
+  if (of_calls->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
+  *device = of_calls->index;
+  if (!goes_staged(calls)) return static_cast<Backend*>(nullptr);
+  CIUIC_RETURN_IF_ERROR(check_device(calls.front(), *device));
+  return static_cast<Backend*>(staged_.get());
+}
+
 Result<Work> NcclBackend::submit(std::span<const Call> calls, const OperationOptions& options) {
-  Result<Device> device = collective::device_of(calls, place_.rank);
-  if (!device.ok()) return device.status();
-  if (goes_native(*device, calls, options)) return native_.submit(calls, options);
-  if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
-  if (goes_staged(calls)) {
-    CIUIC_RETURN_IF_ERROR(check_device(calls.front(), device->index));
-    return staged_->submit(calls, options);
-  }
+  int device = 0;
+  const Result<Backend*> other = other_for(calls, options, &device);
+  if (!other.ok()) return other.status();
+  if (*other != nullptr) return (*other)->submit(calls, options);
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
-  CIUIC_RETURN_IF_ERROR(check(calls, device->index, &checked));
+  CIUIC_RETURN_IF_ERROR(check(calls, device, &checked));
   return start(checked, options);
 }
 
@@ -387,18 +396,14 @@ class NcclBackend::PreparedCalls final : public Prepared {
 
 Result<std::unique_ptr<Prepared>> NcclBackend::prepare(std::span<const Call> calls,
                                                        const OperationOptions& options) {
-  Result<Device> device = collective::device_of(calls, place_.rank);
-  if (!device.ok()) return device.status();
-  if (goes_native(*device, calls, options)) return native_.prepare(calls, options);
-  if (device->kind == DeviceKind::kCpu) return refuse_cpu(calls.front());
-  if (goes_staged(calls)) {
-    CIUIC_RETURN_IF_ERROR(check_device(calls.front(), device->index));
-    return staged_->prepare(calls, options);
-  }
+  int device = 0;
+  const Result<Backend*> other = other_for(calls, options, &device);
+  if (!other.ok()) return other.status();
+  if (*other != nullptr) return (*other)->prepare(calls, options);
   std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return closed();
   Checked checked;
-  CIUIC_RETURN_IF_ERROR(check(calls, device->index, &checked));
+  CIUIC_RETURN_IF_ERROR(check(calls, device, &checked));
   return std::unique_ptr<Prepared>(
       std::make_unique<PreparedCalls>(this, std::move(checked), options));
 }

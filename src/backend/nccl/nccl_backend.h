@@ -103,6 +103,8 @@ class NcclBackend final : public Backend {
   bool goes_native(const Device& device, std::span<const Call> calls,
                    const OperationOptions& options) const;
   bool goes_staged(std::span<const Call> calls) const;
+  Result<Backend*> other_for(std::span<const Call> calls, const OperationOptions& options,
+                             int* device);
   Status refuse_cpu(const Call& call) const;
   Status check(std::span<const Call> calls, int device, Checked* checked);
   Status check_device(const Call& call, int device) const;

@@ -23,7 +23,7 @@ static constexpr const char* kNotTakenBack =
 void NcclGroup::end_work(NcclOperation* operation, const Status& status) {
   if (operation->is_numbered) {
     for (uint32_t number = operation->first;; ++number) {
-      trace_.ended(number, status.code());
+      options_.trace.ended(number, status.code());
       if (number == operation->last) break;
     }
   }

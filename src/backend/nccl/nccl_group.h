@@ -48,7 +48,7 @@ class NcclGroup {
     trace::GroupRecorder trace = {};  // has the calls by NativeBackend::note(), and here their ends
   };
 
-  explicit NcclGroup(Options options) : options_(std::move(options)), trace_(options_.trace) {}
+  explicit NcclGroup(Options options) : options_(std::move(options)) {}
 
   // Its Work ends when it has; at once where the group has ended, and then it is not to be run.
   void start(const std::shared_ptr<NcclOperation>& operation);
@@ -72,7 +72,7 @@ class NcclGroup {
   }
   void end(const Status& status, TimeNs now);
   void end_works();  // once nothing touches their memory
-  void end_trace() { trace_ = {}; }
+  void end_trace() { options_.trace = {}; }
   void mark_gone(int rank, const Status& why, bool in_good_order, TimeNs now);
 
   // NCCL's communicator is being aborted, after the end.
@@ -98,8 +98,7 @@ class NcclGroup {
   void report_lost(const NcclOperation& operation);
   void report_late(const NcclOperation& operation);
 
-  const Options options_;
-  trace::GroupRecorder trace_;
+  Options options_;
   std::shared_ptr<NcclComm> comm_;  // null: not made
   Status status_;                   // ok, or the cause, or how the group has ended
   bool has_ended_ = false;          // end() was called
