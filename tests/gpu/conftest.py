@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +11,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-TESTS = HERE.parent
+sys.path.insert(0, str(HERE.parent / "torch_backend"))  # ranks_of_checks.py
+
+from ranks_of_checks import run_ranks  # noqa: E402
+
 TIMEOUT_S = 180
 
 
@@ -53,33 +55,14 @@ def run(environment: Callable[..., dict[str, str]]) -> Callable[..., str]:
 @pytest.fixture
 def checks(tmp_path: Path, environment: Callable[..., dict[str, str]]) -> Callable[..., None]:
     """Runs a file of tests/torch_backend/checks, all ranks on one GPU or each on its own."""
-    runner = TESTS / "torch_backend" / "run_checks.py"
 
     def run_checks(file: str, ranks: int, gpus: str, **more: str) -> None:
-        command = [sys.executable, runner, runner.parent / "checks" / file, tmp_path]
-        processes = []
-        for rank in range(ranks):
+        def of_rank(rank: int) -> dict[str, str]:
             local = "0" if gpus == "one" else str(rank)  # whose GPU torch makes the current one
-            places = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": local}
-            with (tmp_path / f"{rank}.log").open("w") as log:
-                process = subprocess.Popen(
-                    command,
-                    stdout=log,
-                    stderr=log,
-                    env=environment(**places, REAL_GPUS=gpus, **more),
-                )
-            processes.append(process)
-        try:
-            ended = [process.wait(TIMEOUT_S) for process in processes]
-        finally:
-            for process in processes:
-                process.kill()
-        for rank in range(ranks):
-            log = (tmp_path / f"{rank}.log").read_text()[-6000:]
-            lines = (tmp_path / f"{rank}.jsonl").read_text().splitlines()
-            outcomes = dict(json.loads(line) for line in lines)
-            failed = {name: text for name, text in outcomes.items() if text != "passed"}
-            assert outcomes and not failed, f"rank {rank}: {failed}\n{log}"
-        assert ended == [0] * ranks, [log.read_text() for log in tmp_path.glob("*.log")]
+            return environment(LOCAL_RANK=local, REAL_GPUS=gpus, **more)
+
+        outcomes = run_ranks(file, ranks, tmp_path, of_rank, TIMEOUT_S)
+        outcomes.assert_all_passed()
+        outcomes.assert_ended_well()
 
     return run_checks

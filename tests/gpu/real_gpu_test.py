@@ -11,13 +11,11 @@ import json
 from pathlib import Path
 
 import pytest
+from ranks_of_checks import NCCL_HAS_NOT
 
 ROOT = Path(__file__).resolve().parents[2]
 OPERATIONS = str(ROOT / "tests" / "gpu" / "programs" / "operations.py")
 TRAIN = str(ROOT / "examples" / "train.py")
-
-# As tests/torch_backend/nccl_operations_test.py has it.
-NCCL_HAS_NOT = "check_sparse,check_messages,check_messages_by_tag,check_messages_from_anywhere"
 
 
 def count_of_gpus() -> int:

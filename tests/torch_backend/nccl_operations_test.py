@@ -4,13 +4,11 @@
 from typing import Any
 
 import pytest
+from ranks_of_checks import NCCL_HAS_NOT
 
 CHECKS = "operations.py"
 RANKS = 3
-# CUDA tensors are dense, and NCCL has neither tags, nor messages from anybody; of messages that are
-# not called together one waits for the other.
-LEFT_OUT = "check_sparse,check_messages,check_messages_by_tag,check_messages_from_anywhere"
-ENVIRONMENT = {"FAKE_GPUS": "own", "LEFT_OUT": LEFT_OUT}
+ENVIRONMENT = {"FAKE_GPUS": "own", "LEFT_OUT": NCCL_HAS_NOT}
 
 pytestmark = pytest.mark.slow
 
